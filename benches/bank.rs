@@ -1,8 +1,8 @@
-//! What does a transfer cost between two of 1000 accounts, each asked and waited for in turn?
+//! Measures a transfer between two of 1000 accounts, each asked and waited for in turn.
 //!
 //! Names: `bank/<subject>/<threads>`, the time of one transfer from each thread. The mutexes are
 //! locked one after the other, as the others are asked, so that all do the same. A thread with a
-//! channel for each account is left out: nobody runs a thousand threads for this.
+//! channel for each account is left out, because a thousand threads are not a realistic solution.
 
 #[path = "workloads/group.rs"]
 mod group;

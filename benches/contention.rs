@@ -1,10 +1,10 @@
-//! What does a message cost when 1 to 16 threads want the same object, by the length of the handler
-//! and of the threads' own work?
+//! Measures a message when 1 to 16 threads use the same object, by the length of the handler and of
+//! the threads' own work.
 //!
 //! Names: `contention/<subject>/<threads> threads, handler <ns>, own <ns>`; the time of one message
 //! from each thread, with all work in it. Each load is given to all subjects before the next, so
 //! that those to be compared run within seconds. The whole grid is 780 benchmarks of a fifth of a
-//! second: three to four minutes. A part of it is chosen by a regular expression over the names:
+//! second: three to four minutes. A regular expression over the names selects a part of it:
 //!
 //! ```text
 //! cargo bench --bench contention -- '/2 threads, handler 37, own 37$'                # one load, all subjects
@@ -23,7 +23,7 @@ use workloads::rivals::{Channel, Handwritten, HandwrittenPool, Textbook};
 use workloads::runs::exchange;
 use workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With, rounds_of};
 
-/// A length in nanoseconds, and the rounds that take so long here.
+/// A length in nanoseconds, and the rounds that take this long here.
 type Length = (u32, u32);
 
 fn one<S: Subject>(

@@ -1,9 +1,8 @@
-//! What does it cost to make an object and give it its first message, and to drop it, when there
-//! are many?
+//! Measures the creation of an object with its first message, and its drop, among many.
 //!
 //! Names: `creation/<subject>/<create or drop>`, per object, 100,000 of them at a time. A thread
 //! with a channel for each is left out: it takes some ten thousand nanoseconds, and no machine has
-//! so many threads. What is on a pool is timed until all first messages have been handled.
+//! that many threads. Objects on a pool are timed until all first messages have been handled.
 
 #[path = "workloads/group.rs"]
 mod group;
@@ -23,7 +22,7 @@ use workloads::{OnPool, ParkingLot, State, Std, Turnwise, Way, With, actors};
 
 const AT_A_TIME: u64 = 100_000;
 
-/// What is timed of the two that [`actors::creation`] does.
+/// The timed one of the two that [`actors::creation`] returns.
 type Part = fn((Took, Took)) -> Took;
 
 fn create((create, _): (Took, Took)) -> Took {
@@ -34,7 +33,8 @@ fn drop((_, drop): (Took, Took)) -> Took {
     drop
 }
 
-/// `objects` of them, a full crowd each time: what one costs depends on how many there are.
+/// Creates `objects`, a full crowd each time, because the cost of one depends on how many there
+/// are.
 fn crowds(objects: u64, part: Part, crowd: impl Fn(u64) -> (Took, Took)) -> Duration {
     let each = objects.min(AT_A_TIME);
     let times = objects.div_ceil(each);

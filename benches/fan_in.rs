@@ -1,8 +1,8 @@
-//! How fast do 1, 2 and 8 producers bring trivial messages to one object, until all have been
-//! handled?
+//! Measures 1, 2 and 8 producers that send trivial messages to one object, until all have been
+//! handled.
 //!
-//! A mutex's home game: its holder keeps lock and state in its own cache for many rounds. Names:
-//! `fan_in/<subject>/<producers>`, per message.
+//! The best case of a mutex: its holder keeps lock and state in its own cache for many rounds.
+//! Names: `fan_in/<subject>/<producers>`, per message.
 
 #[path = "workloads/group.rs"]
 mod group;

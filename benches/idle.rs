@@ -1,7 +1,7 @@
-//! What does a message to an idle object cost, on one thread?
+//! Measures a message to an idle object, on one thread.
 //!
-//! Names: `idle/<subject>/1 thread`. Where the message is run by another thread the object is idle
-//! only if its sender waits, so those are asked.
+//! Names: `idle/<subject>/1 thread`. If another thread runs the message, the object is idle only if
+//! its sender waits, so those are asked.
 
 #[path = "workloads/group.rs"]
 mod group;

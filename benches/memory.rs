@@ -1,10 +1,10 @@
-//! How much memory do an idle object, a queued message and a burst take, and does it come back?
+//! Measures the memory of an idle object, a queued message and a burst, and whether it is returned.
 //!
-//! Requested is what the program has asked the allocator for and not given back; resident is what
-//! the system has given the process for it, the allocator's own losses included. Every cell is
-//! measured in a process of its own, so that none finds what another has left. Our own cells are
-//! checked: memory comes back after a burst, and nothing grows with actors and threads that have
-//! come and gone.
+//! "Requested" is the memory that the program has asked the allocator for and not given back;
+//! "resident" is the memory that the system has given the process for it, with the allocator's own
+//! losses. Every cell is measured in a process of its own, so that none finds the remains of
+//! another. The cells of this library are checked: memory is returned after a burst, and nothing
+//! grows with actors and threads that have come and gone.
 //!
 //! ```text
 //! cargo bench --bench memory [-- --test]
@@ -27,10 +27,11 @@ use tokio::task::yield_now;
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, PanicPolicy, Spawner, ThreadPool};
 
-/// What our library keeps for later at most: the depot's 1024 chunks of 4096 bytes, those of one
-/// thread, and the lists of them.
+/// The maximum reserve of this library: the depot's 1024 chunks of 4096 bytes, those of one thread,
+/// and the lists of them.
 const KEPT: i64 = 1100 * 4096;
-/// What may be there once and later not: chunks wander between the caches of threads and the depot.
+/// Memory that may be present once and absent later: chunks move between the caches of threads and
+/// the depot.
 const SLACK: i64 = 64 * 4096;
 
 /// The system's allocator, and the bytes that are out.
@@ -68,11 +69,11 @@ fn message<const N: usize>() -> impl FnOnce(&mut u64) + Send + 'static {
     }
 }
 
-/// Both figures, at one moment.
+/// Both figures at one moment.
 #[derive(Clone, Copy)]
 struct Memory {
     requested: i64,
-    /// `None` where the system does not tell.
+    /// `None` where the system does not report it.
     resident: Option<i64>,
 }
 
@@ -95,9 +96,9 @@ impl Memory {
 /// An object of 8 bytes that many threads can reach, in one of the usual ways.
 trait Subject: Sized {
     const NAME: &'static str;
-    /// Can messages wait?
+    /// True if messages can wait.
     const QUEUES: bool = true;
-    /// What its objects live in.
+    /// The environment of its objects.
     type World;
     type Object: Sync;
 
@@ -107,10 +108,10 @@ trait Subject: Sized {
     fn send(object: &Self::Object);
     /// Leaves a message of `N` bytes.
     fn queue<const N: usize>(object: &Self::Object);
-    /// Lets this object handle what was left with it, if anybody can.
+    /// Makes this object handle the messages left with it, if that is possible.
     fn drain(object: &Self::Object);
-    /// Waits until `handled` messages have been handled, all told, and what was dropped is gone but
-    /// for `objects`.
+    /// Waits until `handled` messages have been handled in all, and all but `objects` dropped
+    /// objects are gone.
     fn settle(world: &Self::World, handled: u64, objects: usize);
 }
 
@@ -166,15 +167,15 @@ impl Subject for Queued {
     }
 }
 
-/// An actor on the pool of the process, with a panic policy and a hook. Without a message: the pool's
-/// threads would show, not the actor.
+/// An actor on the global pool, with a panic policy and a hook. Without a message, because the
+/// pool's threads would show, not the actor.
 fn built(_: &()) -> Actor<u64> {
     let builder = Actor::builder().executor(ThreadPool::global().clone()).name("built");
     let builder = builder.panic_policy(PanicPolicy::Resume).on_panic(|_| ());
     builder.spawn(0).expect("no capacity was asked for")
 }
 
-/// The same from a spawner.
+/// Such an actor from a spawner.
 fn spawned_by(spawner: &Spawner<u64>) -> Actor<u64> {
     spawner.spawn(0)
 }
@@ -185,7 +186,7 @@ fn spawner() -> Spawner<u64> {
     builder.build().expect("no capacity was asked for")
 }
 
-/// `count` actors and their handles, made so and never sent to.
+/// Measures `count` actors and their handles, created like this and never sent to.
 fn silent<W>(count: usize, world: W, make: impl Fn(&W) -> Actor<u64>) -> Vec<Memory> {
     let mut actors = Vec::with_capacity(count);
     drop(make(&world));
@@ -260,7 +261,7 @@ impl Subject for Task {
     }
 }
 
-/// An idle object that has handled a message, and its handle: memory of `count` of them.
+/// Measures the memory of `count` idle objects that have handled a message, with their handles.
 fn idle<S: Subject>(count: usize) -> Vec<Memory> {
     let world = S::world();
     let mut objects = Vec::with_capacity(count);
@@ -278,7 +279,7 @@ fn idle<S: Subject>(count: usize) -> Vec<Memory> {
     vec![took]
 }
 
-/// `count` messages of `N` bytes, waiting.
+/// Measures `count` waiting messages of `N` bytes.
 fn queued<S: Subject, const N: usize>(count: usize) -> Vec<Memory> {
     let world = S::world();
     let object = S::create(&world);
@@ -293,8 +294,8 @@ fn queued<S: Subject, const N: usize>(count: usize) -> Vec<Memory> {
     vec![took]
 }
 
-/// `count` messages, handled; a thousand one by one, as life goes on; `count` once more. What there
-/// is before, when all of them wait, and after each of the three.
+/// Measures `count` handled messages; then a thousand one by one, as in normal use; then `count`
+/// once more. Returns the memory before, when all of them wait, and after each of the three.
 fn burst<S: Subject>(count: usize) -> Vec<Memory> {
     let world = S::world();
     let object = S::create(&world);
@@ -321,7 +322,7 @@ fn burst<S: Subject>(count: usize) -> Vec<Memory> {
     vec![before, waiting, after, later, Memory::now()]
 }
 
-/// `count` objects that were there all at once: what is left of them.
+/// Measures the remains of `count` objects that existed all at once.
 fn created_and_dropped<S: Subject>(count: usize) -> Vec<Memory> {
     let world = S::world();
     let mut handled = 0;
@@ -340,8 +341,8 @@ fn created_and_dropped<S: Subject>(count: usize) -> Vec<Memory> {
     vec![left]
 }
 
-/// `count` threads that come and go one after the other, each with some messages, of which it
-/// handles none or all: what has grown after the first hundred.
+/// Measures `count` threads that run one after the other, each with some messages, of which it
+/// handles none or all. Returns the growth after the first hundred.
 fn threads<S: Subject>(count: usize) -> Vec<Memory> {
     let world = S::world();
     let object = S::create(&world);
@@ -370,7 +371,7 @@ fn threads<S: Subject>(count: usize) -> Vec<Memory> {
     vec![grown]
 }
 
-/// The process that measures one cell.
+/// Measures one cell, in its process.
 fn measure<S: Subject>(what: &str, count: usize) -> Vec<Memory> {
     match what {
         "idle" => idle::<S>(count),
@@ -384,7 +385,7 @@ fn measure<S: Subject>(what: &str, count: usize) -> Vec<Memory> {
     }
 }
 
-/// Starts a process for one cell, and reads what it has to say.
+/// Starts a process for one cell, and reads its figures.
 fn cell(subject: &str, what: &str, count: usize) -> Vec<Memory> {
     let program = env::current_exe().expect("this program has a path");
     let output = Command::new(program)
@@ -404,8 +405,8 @@ fn cell(subject: &str, what: &str, count: usize) -> Vec<Memory> {
     told.lines().map(|line| memory(line).expect("two figures")).collect()
 }
 
-/// `each` is how many things the figures are of: bytes of one; without it, all of them in
-/// kilobytes.
+/// `each` is the number of objects: the figures are bytes of one. Without it, they are kilobytes of
+/// all.
 fn figures(memory: Memory, each: Option<usize>) -> String {
     let shown = |bytes: i64| match each {
         Some(count) => format!("{:.0}", bytes as f64 / count as f64),
@@ -465,7 +466,7 @@ fn table(quick: bool) {
         "each burst leaves something: {after} bytes after the first, {again} after the second"
     );
 
-    // A tenth of the tasks, for they would not fit into every memory.
+    // A tenth of the tasks, because the full number would not fit into every memory.
     let count = scaled(1_000_000, 20_000);
     let dropped = [(Turnwise::NAME, count), (Mutex::NAME, count), (Task::NAME, count / 10)]
         .map(|(name, count)| cell(name, "dropped", count)[0]);
@@ -499,7 +500,7 @@ fn main() {
         Task::NAME => measure::<Task>(what, count),
         "built" => silent(count, (), built),
         "of a spawner" => silent(count, spawner(), spawned_by),
-        _ => panic!("nobody is called {subject}"),
+        _ => panic!("no subject is called {subject}"),
     };
     for Memory { requested, resident } in seen {
         println!("{requested} {}", resident.map_or_else(|| "?".into(), |bytes| bytes.to_string()));

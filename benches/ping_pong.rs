@@ -1,6 +1,6 @@
-//! What does a hop cost when two objects send one message to and fro?
+//! Measures a hop of one message between two objects.
 //!
-//! Names: `ping_pong/<subject>/2`, per hop. There is no mutex here: a lock is not sent anything,
+//! Names: `ping_pong/<subject>/2`, per hop. There is no mutex here: a lock receives no messages,
 //! and a thread that plays both sides of it would only nest calls.
 
 #[path = "workloads/group.rs"]

@@ -1,7 +1,6 @@
-//! What does a question cost that goes to a random one of 10,000 objects, rarely busy and rarely in
-//! the cache?
+//! Measures a request to a random one of 10,000 objects, rarely busy and rarely in the cache.
 //!
-//! Names: `random_asks/<subject>/<threads>`, the time of one question from each thread. Without
+//! Names: `random_asks/<subject>/<threads>`, the time of one request from each thread. Without
 //! threads with channels, as in `bank`.
 
 #[path = "workloads/group.rs"]

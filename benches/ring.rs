@@ -1,4 +1,4 @@
-//! What does a hop cost when one message goes round 100 objects?
+//! Measures a hop of one message in a ring of 100 objects.
 //!
 //! Names: `ring/<subject>/100`, per hop. Without a mutex, as in `ping_pong`.
 

@@ -1,4 +1,4 @@
-//! What does a timer cost, and how late is it?
+//! Measures the cost and the lateness of timers.
 //!
 //! Arming and cancelling takes turns with a `tokio` sleep that is polled once and dropped: one
 //! interleaved run, medians of the rounds, ratio to tokio. Lateness is from the due time to the call, on
@@ -34,7 +34,7 @@ fn timed(operations: usize, f: impl FnOnce()) -> f64 {
     begun.elapsed().as_nanos() as f64 / operations as f64
 }
 
-/// One after the other, while `others` are armed.
+/// Arms and cancels one after the other, while others are armed.
 fn one_by_one(timers: &Timers, count: usize) {
     for step in 0..count {
         let delay = FAR + Duration::from_micros((step * 7_919 % 100_000) as u64);
@@ -51,7 +51,7 @@ fn tokio_one_by_one(count: usize) {
     }
 }
 
-/// All are armed before the first is cancelled.
+/// Arms all before the first is cancelled.
 fn all_at_once(timers: &Timers, count: usize) {
     let armed: Vec<_> = (0..count)
         .map(|step| timers.after(FAR + Duration::from_micros((step * 7_919) as u64), || ()))
@@ -73,7 +73,7 @@ fn tokio_all_at_once(count: usize) {
     drop(armed);
 }
 
-/// How late each of so many timers is that are due within a second, sorted.
+/// Returns the lateness of each of `count` timers that are due within a second, sorted.
 fn lateness(count: usize) -> Vec<Duration> {
     let timers = Timers::new(MonotonicClock).expect("a thread");
     let late = Arc::new(Mutex::new(Vec::with_capacity(count)));

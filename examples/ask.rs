@@ -1,5 +1,5 @@
-//! Asking: an answer to wait for, an answer to `.await`, and a mailbox that says no when it is
-//! full.
+//! Requests: a reply to wait for, a reply to `.await`, and a mailbox that refuses messages when it
+//! is full.
 //!
 //! ```text
 //! cargo run --example ask
@@ -15,8 +15,8 @@ use std::thread::{self, Thread};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, AskError, Overflow, Reason};
 
-/// The smallest executor of futures there is: it sleeps until the future is woken. Replies work on
-/// any other just as well.
+/// The smallest executor of futures: it sleeps until the future is woken. Replies work on any other
+/// executor.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -37,11 +37,11 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let stock = Actor::new(vec![("apples", 3), ("pears", 5)]);
 
-    // Waiting for an answer.
+    // Waits for the answer.
     let pears = stock.call(|stock| stock[1].1).wait()?;
     assert_eq!(pears, 5);
 
-    // The same as a future; two questions may be on their way at once.
+    // Requests are futures too. Two requests may be outstanding at once.
     let (apples, kinds) = block_on(async {
         let apples = stock.call(|stock| stock[0].1);
         let kinds = stock.call(|stock| stock.len());
@@ -49,13 +49,13 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     })?;
     assert_eq!((apples, kinds), (3, 2));
 
-    // Every question has an end: an answer, or the reason why there is none.
+    // Every request has an end: an answer, or the reason why there is none.
     stock.close();
     let late = stock.call(|stock| stock.len());
     assert_eq!(late.wait(), Err(AskError::from(Reason::Closed)));
 
-    // Messages to this one wait until the queue is run. Two may wait. The third one comes back,
-    // with the reason, and is ours to send again.
+    // The messages of this actor wait until the queue is run. Two may wait. The third one is given
+    // back with the reason, and may be sent again.
     let queue = DrainQueue::new();
     let orders = Actor::builder()
         .name("orders")

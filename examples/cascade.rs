@@ -1,5 +1,5 @@
-//! Actors that send to each other: messages sent inside a turn run after it, so a chain of any
-//! length needs no stack and cannot lock up.
+//! Actors that send to each other. Messages sent inside a turn run after it, so a chain of any
+//! length needs no stack and cannot deadlock.
 //!
 //! ```text
 //! cargo run --example cascade
@@ -10,7 +10,7 @@ use std::io::{Write, stdout};
 
 use turnwise::{Actor, AskError, Budget, Reason, StopCause};
 
-/// A cell in a row: it adds what it is given, and passes it on.
+/// A cell in a row: it adds its input, and passes it on.
 struct Cell {
     sum: u64,
     next: Option<Actor<Cell>>,
@@ -29,8 +29,8 @@ fn give(cell: &Actor<Cell>, amount: u64) -> bool {
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     const CELLS: u64 = 100_000;
 
-    // The row is built from its end; the first cell keeps the next one, and so on.
-    // Without a limit: a caller leaves after a millisecond otherwise, and a pool goes on.
+    // The row is built from its end; the first cell keeps the next one, and so on. The budget has
+    // no limit: with the default, a caller leaves after a millisecond, and a pool goes on.
     let cell = |next| Actor::builder().budget(Budget::UNLIMITED).spawn(Cell { sum: 0, next });
     let last = cell(None)?;
     let mut first = last.clone();
@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         first = cell(Some(first))?;
     }
 
-    // One message in, a hundred thousand turns: no stack overflow, and all is done on return, for
-    // nobody else was at work.
+    // One message causes a hundred thousand turns. The stack does not overflow, and all is done on
+    // return, because no other thread was at work.
     assert!(give(&first, 7));
     assert_eq!(last.with(|cell| cell.sum)?, 7);
 

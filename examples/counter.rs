@@ -1,4 +1,5 @@
-//! Threads that count together: `send` leaves and never waits, `with` waits for an answer.
+//! Threads that count together: `send` leaves a message and never waits, `with` waits for an
+//! answer.
 //!
 //! ```text
 //! cargo run --example counter
@@ -15,7 +16,7 @@ const THREADS: u64 = 4;
 const ROUNDS: u64 = 10_000;
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    // Any object becomes an actor. No thread belongs to it, no lock is around it.
+    // Any object becomes an actor. It needs no thread and no lock.
     let hits = Actor::new(BTreeMap::<&str, u64>::new());
 
     let threads: Vec<_> = (0..THREADS)
@@ -24,11 +25,11 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             thread::spawn(move || {
                 let page = if i % 2 == 0 { "home" } else { "about" };
                 for _ in 0..ROUNDS {
-                    // Runs here and now if nobody is counting, else whoever is counting runs it
-                    // next.
+                    // Runs here and now if the actor is idle; else the thread that runs the actor
+                    // runs it next.
                     hits.send(move |hits| *hits.entry(page).or_default() += 1)?;
                 }
-                // Waits, and may borrow. It comes after all that this thread has sent.
+                // Waits, and may borrow. It runs after all that this thread has sent.
                 let mut seen = 0;
                 hits.with(|hits| seen = hits[page])?;
                 Ok::<u64, Box<dyn Error + Send + Sync>>(seen)

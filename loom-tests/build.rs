@@ -1,6 +1,6 @@
 //! Makes two more copies of the shipped sources: `narrow`, with a COUNT of two bits, and `planted`,
-//! with the bugs of `planted.txt` in it, each behind a question to `sync::planted`. What ships
-//! carries no hooks, and one build serves all bugs.
+//! with the bugs of `planted.txt` in it, each behind a call of `sync::planted`. So the shipped
+//! sources carry no hooks, and one build serves all bugs.
 
 #[path = "planting.rs"]
 mod planting;
@@ -68,10 +68,10 @@ fn main() {
     write(&out.join("bugs.rs"), &text);
 }
 
-/// What the models have of the executors: see `src/executor.rs`.
+/// The modules of the executors that the models replace: see `src/executor.rs`.
 const EXECUTOR: [&str; 1] = ["manual"];
 
-/// Those that are included from the product.
+/// Returns the modules that are included from the crate.
 fn modules_by_path(text: &str) -> BTreeSet<String> {
     modules_below(text, "../../src/")
 }

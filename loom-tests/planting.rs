@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// How a bug begins.
+/// The form of the first line of a bug, for errors.
 pub const HEAD: &str =
     "planted.txt: a bug begins with `[name] file model` or `[name] file model first`";
 
@@ -15,7 +15,7 @@ pub struct Bug {
     pub file: String,
     /// The model that has to find it.
     pub model: String,
-    /// It falls on the first execution.
+    /// True if the first execution finds it.
     pub first: bool,
     find: String,
     replace: String,
@@ -31,8 +31,8 @@ pub fn write(path: &Path, text: &str) {
     fs::write(path, text).expect("the output directory can be written");
 }
 
-/// The floors that a `lib.rs` names; those that the models have their own of aside, and the guide,
-/// which is text.
+/// Returns the modules that a `lib.rs` names, without those that the models replace, and without
+/// the guide, which is text.
 pub fn modules(text: &str, prefix: &str) -> BTreeSet<String> {
     let names = text
         .lines()
@@ -43,11 +43,11 @@ pub fn modules(text: &str, prefix: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Where the copies of `turnwise-locks` lie, and what its files are called in `planted.txt`.
+/// The folder of the copies of `turnwise-locks`, and the prefix of its files in `planted.txt`.
 pub const LOCKS: &str = "locks/";
 
-/// Copies the sources below `dir`, moved into the tree's module. `prefix` stands before their names
-/// in the table of bugs.
+/// Copies the sources below `dir` into the tree's module. `prefix` stands before their names in the
+/// table of bugs.
 pub fn copy(
     top: &Path,
     dir: &Path,
@@ -82,7 +82,7 @@ pub fn copy(
             );
             text = text.replace(&bug.find, &bug.text());
         }
-        // The product's own tests are run where it ships.
+        // The crate's own tests run in the crate.
         let text = text.replace("#[cfg(test)]", "#[cfg(any())]");
         // `crate::sync` is shared; only the sizes differ.
         let text = text.replace("crate::sync::config", &format!("crate::sync::{config}"));
@@ -107,7 +107,8 @@ pub fn copy(
 }
 
 impl Bug {
-    /// The place with the bug in it: a statement stays one, anything else is an expression.
+    /// Returns the code with the bug in it: a statement stays a statement, anything else is an
+    /// expression.
     fn text(&self) -> String {
         let Bug { name, find, replace, .. } = self;
         let choice = format!("if crate::sync::planted({name:?}) {{ {replace} }} else {{ {find} }}");
@@ -115,8 +116,8 @@ impl Bug {
     }
 }
 
-/// The table: `[name] file model`, with `first` after it or nothing; then the lines to find after
-/// `-` and those to put there after `+`.
+/// Parses the table: `[name] file model`, then optionally `first`; then the lines to find after `-`
+/// and their replacements after `+`.
 pub fn parse(table: &str) -> Vec<Bug> {
     let mut bugs = Vec::<Bug>::new();
     for line in table.lines() {

@@ -1,5 +1,5 @@
-//! A full actor whose turn has begun and goes on: alone in its process, for it builds the pool that
-//! is everywhere.
+//! A full actor whose turn has begun and goes on. Alone in its process, because it builds the
+//! global pool.
 
 use std::future::poll_fn;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use turnwise::{Actor, Overflow, Reason, ThreadPool};
 #[test]
 fn a_send_lets_go_of_a_turn_that_goes_on_within_the_budget() {
     ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build_global().unwrap();
-    // The pool has something else to do.
+    // Keeps the pool busy.
     let (started, is_busy) = mpsc::channel();
     let (free, wait) = mpsc::channel::<()>();
     let busy = Actor::new(());

@@ -1,20 +1,21 @@
-//! An exhaustive search over the word of a turn that waits, breadth first and sequentially consistent.
+//! An exhaustive search over the word of an async turn, breadth first and sequentially consistent.
 //!
 //! The owner, two wakers, an abort handle and a stop take one shared access at a time; the search
 //! visits every interleaving once per state. The transitions are the real ones of
-//! `src/cell/turn.rs`; what is done between them is written again here, step for step as in
-//! `src/turn/run.rs`, `src/turn/waking.rs` and `src/turn/envelope/awaited.rs`. A future does what a
-//! future may: it keeps wakers, wakes itself, is pending as often as it likes, or is done.
+//! `src/cell/turn.rs`; the code between them is written again here, step for step as in
+//! `src/turn/run.rs`, `src/turn/waking.rs` and `src/turn/envelope/awaited.rs`. A future does
+//! anything that a future may: it keeps wakers, wakes itself, is pending any number of times, or
+//! completes.
 //!
-//! Checked in every state: one owner, who lies in the turn while PARKED is set and nowhere else;
-//! nobody lies there whom nobody can wake, who was woken or cut, or whose actor was stopped; LOST
-//! without wakers only; the counts; nothing touched after it was freed; the future dropped once,
-//! before its answer. Checked at the end: from every state an end can be reached at which the turn is
-//! over and its memory freed, once.
+//! Checked in every state: there is one owner, which is in the turn while PARKED is set and nowhere
+//! else; it does not stay there if it cannot be woken, was woken or cut, or if its actor was
+//! stopped; LOST is set without wakers only; the counts are exact; nothing is touched after it was
+//! freed; the future is dropped once, before its answer. Checked at the end: from every state an
+//! end can be reached at which the turn is over and its memory freed, once.
 //!
-//! Memory order is not the matter here: that is for the models in `loom-tests`.
+//! Memory order is not checked here: the models in `loom-tests` do that.
 //!
-//! A program of its own: `turn.rs` names what is at the root of its crate.
+//! A program of its own, because `turn.rs` names items at the root of its crate.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -27,7 +28,7 @@ mod cell {
     #[path = "turn.rs"]
     pub(crate) mod turn;
 
-    /// What `turn.rs` needs of its floor.
+    /// The items of its floor that `turn.rs` needs.
     pub(crate) mod header {
         use std::cell::{RefCell, RefMut};
 
@@ -61,7 +62,7 @@ mod mailbox {
 }
 mod sync {
     pub(crate) mod config {
-        /// Few, so that a test comes to the largest number of them.
+        /// Few, so that a test reaches the largest number of them.
         pub(crate) const WAKER_BITS: u32 = 3;
     }
     pub(crate) mod atomic {
@@ -69,7 +70,7 @@ mod sync {
 
         use crate::WORD;
 
-        /// There is one word, which the search puts where it wants it.
+        /// There is one word, which the search places where it wants it.
         pub(crate) struct AtomicU64;
         impl AtomicU64 {
             pub(crate) fn new(value: u64) -> Self {
@@ -115,18 +116,18 @@ thread_local! {
 
 static VTABLE: VTable = VTable { node, free: |_| FREED.set(FREED.get() + 1) };
 
-/// The search knows where the right to its turn is.
+/// The search tracks the right to its turn.
 fn node(turn: TurnMut) -> NodePtr {
     forget(turn);
     NodePtr
 }
 
-/// A step has taken the owner out: true, and what it has taken is forgotten.
+/// Returns whether a step has taken the owner out, and forgets the owner.
 fn taken(woken: Option<Woken>) -> bool {
     woken.map(forget).is_some()
 }
 
-/// Does something to the real turn, whose word is this.
+/// Runs a closure on the real turn that has this word.
 fn on_turn<R>(bits: &Bits, word: &mut u64, f: impl FnOnce(&mut Real) -> R) -> R {
     let core = ManuallyDrop::new(Core::new(&VTABLE));
     let mut turn = Real(NonNull::from(&*core));
@@ -140,7 +141,7 @@ fn on_turn<R>(bits: &Bits, word: &mut u64, f: impl FnOnce(&mut Real) -> R) -> R 
     result
 }
 
-/// A turn, and all rights to it: the search knows who has which.
+/// A turn, and all rights to it: the search tracks who has which.
 struct Real(NonNull<Core>);
 
 impl Real {
@@ -216,21 +217,21 @@ impl Bits {
     }
 }
 
-/// A wrong form of a step, to see the search find it.
+/// A wrong form of a step, which the search has to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
     /// The owner looks for a stop, and then registers its turn.
     LooksBeforeItRegisters,
-    /// The owner registers its turn, and looks for no stop.
+    /// The owner registers its turn, and does not look for a stop.
     DoesNotLook,
-    /// A stop looks for a turn, and is raised then.
+    /// A stop looks for a turn, and is raised afterwards.
     StopLooksFirst,
-    /// A stop holds a turn that it does not keep.
+    /// A stop uses a turn that it does not keep.
     StopKeepsNothing,
-    /// A stop does not give back what it kept.
+    /// A stop does not release what it kept.
     StopKeepsForEver,
-    /// Whoever wakes goes on, whether the owner was there or not.
+    /// A waker goes on, whether the owner was there or not.
     WakerGoesOn,
     /// A waker is cloned without a count.
     WakerNotCounted,
@@ -240,18 +241,18 @@ enum Fault {
     UnregistersTwice,
     /// A turn that is over stays registered.
     StaysRegistered,
-    /// The mailbox gives up the turn, and answers then.
+    /// The mailbox gives up the turn before it answers.
     LeavesBeforeItsAnswer,
-    /// A turn that is cut is answered, and dropped then.
+    /// A turn that is cut is answered before it is dropped.
     AnswersBeforeItsDrop,
 }
 
-/// Where the owner is.
+/// The place of the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum At {
-    /// In the turn, on no thread.
+    /// In the suspended turn, on no thread.
     Lies,
-    /// Left to whoever runs the mailbox.
+    /// Left to the thread that runs the mailbox.
     Left,
     Begin,
     Poll,
@@ -281,16 +282,16 @@ struct World {
     freed: u8,
     at: At,
     wakers: [bool; 2],
-    /// The abort handle is there.
+    /// True while the abort handle exists.
     abort: bool,
     stop: Stop,
     raised: bool,
-    /// What a stop finds, and whether the owner knows of it.
+    /// True while a stop finds the turn, and whether the owner knows of it.
     registered: bool,
     known: bool,
     mailbox: bool,
-    // What the checks know, and no agent.
-    /// A wake has come that no poll has followed.
+    // Known to the checks, and to no agent.
+    /// True if no poll has followed a wake.
     woken: bool,
     cut: bool,
     future: bool,
@@ -319,7 +320,7 @@ impl Step<'_> {
         result
     }
 
-    /// The owner may have been taken out.
+    /// Counts an owner that may have been taken out.
     fn take(&mut self, is_there: bool) {
         if is_there {
             self.check(self.world.at == At::Lies, "there are two owners");
@@ -336,7 +337,7 @@ impl Step<'_> {
         self.world.future = false;
     }
 
-    /// The future is done with, and so is the turn.
+    /// Marks the future, and so the turn, as done.
     fn done(&mut self) {
         if self.world.answered == 0 {
             self.drop_future();
@@ -375,7 +376,7 @@ impl Step<'_> {
         self.world.answered += 1;
     }
 
-    /// A step of the owner, one of those that it may take.
+    /// Takes a step of the owner, one of those that it may take.
     fn own(&mut self, choice: usize) -> Option<&'static str> {
         let only = choice == 0;
         let label = match (self.world.at, choice) {
@@ -387,7 +388,7 @@ impl Step<'_> {
                 self.begin();
                 "begin"
             }
-            // It has seen the stop. A drain that is dropped stops it, too.
+            // It has seen the stop. A dropped drain stops it, too.
             (At::Begin, 1) if self.world.raised => {
                 self.done();
                 "discard"
@@ -495,7 +496,7 @@ impl Step<'_> {
         self.world.wakers[to] = true;
     }
 
-    /// A step of a waker.
+    /// Takes a step of a waker.
     fn wake(&mut self, at: usize, choice: usize) -> Option<&'static str> {
         if !self.world.wakers[at] {
             return None;
@@ -609,7 +610,7 @@ impl Step<'_> {
     }
 }
 
-/// What can be done: by the owner, two wakers, an abort handle, a stop.
+/// Takes a step of the owner, a waker, the abort handle or the stop.
 fn step(step: &mut Step<'_>, agent: usize, choice: usize) -> Option<&'static str> {
     match agent {
         0 => step.own(choice),
@@ -678,7 +679,7 @@ fn search(fault: Fault) -> Found {
         }
         at += 1;
     }
-    // Which states lead to a good end?
+    // The states that lead to a good end.
     let is_end = |world: &World| world.at == At::Over && world.freed == 1 && world.answered == 1;
     let mut good: Vec<bool> = worlds.iter().map(|(world, ..)| is_end(world)).collect();
     let mut todo: Vec<usize> = (0..worlds.len()).filter(|at| good[*at]).collect();
@@ -725,7 +726,7 @@ const STEPS: &[&str] = &[
     "wakes itself",
 ];
 
-/// W5: with more wakers than can be counted, the turn is woken as ever, is never lost, and never
+/// W5: with more wakers than can be counted, the turn is woken as usual, is never lost, and never
 /// freed.
 #[test]
 fn more_wakers_than_can_be_counted_keep_the_turn() {
@@ -752,11 +753,11 @@ fn every_interleaving_of_a_turn_that_waits_ends_well() {
     if let Some((claim, trace)) = found.failure {
         panic!("{claim}\n{trace}");
     }
-    // A search that never gets to a step says nothing about it.
+    // A search that never reaches a step says nothing about it.
     assert!(found.steps.iter().eq(STEPS), "{:?}", found.steps);
 }
 
-/// What the fault breaks first.
+/// Returns the first check that the fault fails.
 fn first_failure(fault: Fault) -> &'static str {
     let (claim, trace) = search(fault).failure.expect("the planted fault was not found");
     println!("{fault:?}: {claim}\n{trace}");

@@ -3,19 +3,19 @@
 //!
 //! Each agent runs a small program (sends, posts, close, waits, ...) one shared access at a time;
 //! the search visits every interleaving once per state. The transitions are the real ones of
-//! `src/mailbox/word.rs`, with COUNT saturated at 3; what an owner does between them is written
+//! `src/mailbox/word.rs`, with COUNT saturated at 3; the code of an owner between them is written
 //! again here, step for step as in `src/turn/run.rs`, with the mailbox's one entry (SCHEDULED), the
-//! hints beside it, and the drains of an executor (POSTED). Room is not the word's matter: that is
-//! for the models of `loom-tests`, and for `tests/it/full_mailbox.rs`.
+//! hints beside it, and the drains of an executor (POSTED). Room is not part of the word: the
+//! models of `loom-tests` and `tests/it/full_mailbox.rs` test it.
 //!
-//! Checked in every state: one owner, COUNT below saturation exact, messages run in the order in
-//! which they were accepted and each once, nothing touched after it was freed, the end-of-life step once and after the last message. Checked at the end:
-//! from every state a good end can be reached, so nothing strands, and nobody spins or sleeps for
-//! ever.
+//! Checked in every state: there is one owner; COUNT below saturation is exact; messages run in the
+//! order in which they were accepted and each once; nothing is touched after it was freed; the
+//! end-of-life step runs once and after the last message. Checked at the end: from every state a
+//! good end can be reached, so nothing strands, and no agent spins or sleeps for ever.
 //!
-//! Memory order is not the matter here: that is for the models in `loom-tests`.
+//! Memory order is not checked here: the models in `loom-tests` do that.
 //!
-//! A program of its own: `word.rs` names what is at the root of its crate.
+//! A program of its own, because `word.rs` names items at the root of its crate.
 //!
 //! With `TURNWISE_SEARCH_ALL` set, longer programs are searched too, which takes minutes:
 //! `TURNWISE_SEARCH_ALL=1 cargo test --release --test word_search`.
@@ -24,7 +24,7 @@
 #[path = "../src/mailbox/word.rs"]
 mod word;
 
-/// What `word.rs` needs of the crate.
+/// The items of the crate that `word.rs` needs.
 mod sync {
     pub(crate) use crossbeam_utils::Backoff;
     pub(crate) mod atomic {
@@ -51,15 +51,15 @@ use std::thread;
 use sync::config::COUNT_MAX;
 use word::{CLOSED, Due, Entry, Head, Next, ORPHAN, Refusal, Snapshot, Unscheduled, Word};
 
-/// Those with a program, and the executor.
+/// Agents with a program, and the executor.
 const AGENTS: usize = 4;
 /// Messages of one agent.
 const PER_AGENT: usize = 5;
 const NODES: usize = (AGENTS - 1) * PER_AGENT;
-/// Where a node's number stands in its address.
+/// The position of a node's number in its address.
 const NODE_SHIFT: u32 = 5;
 
-/// What an agent does, one after the other; then it drops its handle.
+/// The deeds of an agent, in order; then it drops its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Send,
@@ -80,25 +80,25 @@ enum Op {
     WaitEnded,
 }
 
-/// A wrong form of a step, to see the search find it.
+/// A wrong form of a step, which the search has to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
     /// `release` succeeds only if COUNT is the number of turns done.
     ReleaseDemandsDone,
-    /// A drain says that none is out only after it has found the mailbox not pending.
+    /// A drain clears the flag only after it has found the mailbox not pending.
     LowersLate,
-    /// What is left is posted before it is pending.
+    /// A message is posted before the mailbox is pending.
     SchedulesTooEarly,
-    /// An entry takes the mailbox over by one step, and says that it is used up by another.
+    /// An entry takes the mailbox over by one step, and is marked as used by another.
     EntryUsedUpLate,
-    /// An entry that finds the mailbox not pending does not say that it is used up.
+    /// An entry that finds the mailbox not pending is not marked as used.
     StaleEntryStaysOut,
-    /// Who lets go forgets that the entry is out.
+    /// A release forgets that the entry is out.
     ReleaseForgetsTheEntry,
-    /// The last reference frees the block, though the entry is out.
+    /// The last reference frees the block, although the entry is out.
     FreesUnderTheEntry,
-    /// The last reference leaves the block to the entry, and does not say so.
+    /// The last reference leaves the block to the entry, and does not mark that.
     LeavesItUnsaid,
 }
 
@@ -106,15 +106,16 @@ enum Fault {
 struct Scenario {
     name: &'static str,
     programs: &'static [&'static [Op]],
-    /// One more handle is kept for ever, so the last drop rescues nobody.
+    /// One more handle is kept for ever, so the last drop rescues nothing.
     kept: bool,
     /// Handles are dropped inside a turn.
     drop_nested: bool,
-    /// How often each agent, between two turns, gives way to another mailbox of its thread.
+    /// The number of times that each agent, between two turns, yields to another mailbox of its
+    /// thread.
     ways: u8,
     /// Another thread runs drains: an executor's, or the fallback's.
     executor: bool,
-    /// They are its executor's: nothing else runs the actor.
+    /// They are its executor's: no other thread runs the actor.
     has_executor: bool,
 }
 
@@ -139,7 +140,7 @@ impl List {
     }
 }
 
-/// Where an agent stands: the shared access that it does next.
+/// The position of an agent: its next shared access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum At {
     Begin,
@@ -150,7 +151,7 @@ enum At {
     Turn,
     Run,
     Guess,
-    /// What `let_go` has seen.
+    /// After the read of `let_go`.
     Decide(Snapshot),
     Release(Snapshot),
     WakeReleased {
@@ -184,14 +185,14 @@ enum At {
     LowerLate,
 }
 
-/// How an owner goes on that has more to run.
+/// The ways in which an owner with more messages continues.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Way {
     /// With the next turn.
     On,
-    /// It gives way to this thread's list.
+    /// It yields to this thread's list.
     Defer,
-    /// The executor goes on.
+    /// The executor continues.
     HandOff,
 }
 
@@ -201,9 +202,9 @@ struct Agent {
     at: At,
     batch: List,
     done: u8,
-    /// The mailbox's entry stands in this thread's list.
+    /// The mailbox's entry is in this thread's list.
     listed: bool,
-    /// A hint does.
+    /// A hint is in this thread's list.
     hinted: bool,
     /// The entry is in hand.
     entry: bool,
@@ -228,19 +229,19 @@ struct World {
     ended: u8,
     watchers: u8,
     mourners: u8,
-    /// Who was woken and has not noticed yet.
+    /// Agents that were woken and have not noticed yet.
     tokens: u8,
     /// A drain without the entry is out.
     posted: bool,
-    /// Such drains that the executor has.
+    /// The number of such drains that the executor has.
     queued: u8,
     /// The executor has the entry.
     entered: bool,
     agents: [Agent; AGENTS],
-    // What the checks know, and no agent.
+    // Known to the checks, and to no agent.
     accepted: List,
     owner: Option<u8>,
-    /// COUNT holds one for a flag that was raised on an idle mailbox.
+    /// COUNT includes one for a flag that was raised on an idle mailbox.
     phantom: u8,
 }
 
@@ -318,7 +319,7 @@ impl Step<'_> {
         }
     }
 
-    /// Does one operation of the real word.
+    /// Runs one operation of the real word.
     fn on_word<R>(&mut self, f: impl FnOnce(&Word) -> R) -> R {
         self.check(!self.world.freed, "the word is touched after the block was freed");
         let word = Word::new();
@@ -332,7 +333,7 @@ impl Step<'_> {
         self.check(self.world.storage > 0, "storage rises from nothing");
         self.world.storage += 1;
     }
-    /// One more reference in hand.
+    /// Takes one more reference.
     fn keep(&mut self) {
         self.retain();
         self.agent().kept += 1;
@@ -383,7 +384,7 @@ impl Step<'_> {
         self.check(self.world.ended == 0, "a message is run after the end");
     }
 
-    /// A list from HEAD, oldest first, appended to the private one.
+    /// Appends a list from HEAD, oldest first, to the private one.
     fn append_newest_first(&mut self, top: u64) {
         let mut newest_first = [0; NODES];
         let mut len = 0;
@@ -412,7 +413,7 @@ impl Step<'_> {
         self.drive(0);
     }
 
-    /// What comes after a drive, or when there was none.
+    /// Continues after a drive, or if there was none.
     fn after(&mut self) {
         let op = self.op();
         let is_executor = self.is_executor();
@@ -437,7 +438,7 @@ impl Step<'_> {
         self.me == self.scenario.programs.len()
     }
 
-    /// The entry of a pending mailbox is in hand: it goes where the mailbox is at home.
+    /// Moves the entry of a pending mailbox to the place where the mailbox is run.
     fn put_entry(&mut self) {
         let home = self.scenario.has_executor;
         let agent = self.agent();
@@ -445,8 +446,8 @@ impl Step<'_> {
         if home { self.go(At::Enter) } else { self.after() }
     }
 
-    /// A hint goes on this thread's list, unless the mailbox stands there already; with the
-    /// reference that is in hand, or one of its own.
+    /// Adds a hint to this thread's list, unless the mailbox is there already; with the reference
+    /// in hand, or one of its own.
     fn hint(&mut self) {
         let known = self.agent().listed || self.agent().hinted;
         if !known {
@@ -460,8 +461,8 @@ impl Step<'_> {
         self.after();
     }
 
-    /// A pending mailbox, whose entry is not this thread's, is left to the executor. `kept`: by a
-    /// reference that is in hand.
+    /// Leaves a pending mailbox, whose entry is not this thread's, to the executor. `kept`: with a
+    /// reference in hand.
     fn post(&mut self) {
         if self.agent().kept == 0 {
             self.keep();
@@ -469,11 +470,11 @@ impl Step<'_> {
         self.go(At::Schedule);
     }
 
-    /// What a message or a flag has left owing that was left pending.
+    /// Does what a message or a flag that was left pending requires.
     fn see_to_it(&mut self, due: Due, nested: bool) {
         match due {
             Due::Scheduled(_) => self.put_entry(),
-            // The executor comes to the entry.
+            // The executor reaches the entry.
             _ if self.scenario.has_executor => self.after(),
             _ if nested => self.hint(),
             _ => self.post(),
@@ -486,7 +487,7 @@ impl Step<'_> {
         agent.at = At::Begin;
     }
 
-    /// How a call goes that drains if it can; inside a turn it never does.
+    /// The mode of a call that drains if it can; inside a turn it never does.
     fn entry(&self, nested: bool) -> Entry {
         if nested || self.scenario.has_executor { Entry::Leave } else { Entry::Drain }
     }
@@ -515,7 +516,7 @@ impl Step<'_> {
                 for node in first..=top {
                     self.world.links[usize::from(node)] = 0;
                 }
-                // They are their sender's again.
+                // They are returned to their sender.
                 self.agent().sent -= n;
                 self.after();
             }
@@ -548,7 +549,7 @@ impl Step<'_> {
         match raised {
             Some(due @ (Due::Scheduled(_) | Due::Schedule)) => {
                 self.world.phantom += u8::from(idle);
-                // It keeps an orphan, whoever runs that meanwhile.
+                // It keeps an orphan, whatever thread runs it meanwhile.
                 self.keep();
                 self.see_to_it(due, nested);
             }
@@ -561,7 +562,7 @@ impl Step<'_> {
         }
     }
 
-    /// Turns that COUNT does not know of yet, and what it holds for a raised flag.
+    /// Returns the turns that COUNT does not include yet, and its part for a raised flag.
     fn unsettled(&self) -> u8 {
         let done = |owner| self.world.agents[usize::from(owner)].done;
         self.world.owner.map_or(0, done) + self.world.phantom
@@ -576,7 +577,7 @@ impl Step<'_> {
         self.agent().done = 0;
     }
 
-    /// Does the step; what it is called.
+    /// Takes the step, and returns its name.
     fn go_on(&mut self, way: Way) -> &'static str {
         let at = self.world.agents[self.me].at;
         let bit = 1 << self.me;
@@ -701,7 +702,7 @@ impl Step<'_> {
                 if way == Way::On { "runs one" } else { "runs one, and gives way" }
             }
 
-            // Letting go.
+            // The release.
             At::Guess => {
                 let done = u64::from(self.agent().done);
                 match self.on_word(|word| word.release_guess(done)) {
@@ -723,8 +724,8 @@ impl Step<'_> {
                 "finds more"
             }
             At::Take => {
-                // The look and the step that follows are as good as one: a step of another agent in
-                // between makes it look again.
+                // The read and the step that follows are as good as one: a step of another agent in
+                // between makes it read again.
                 let done = std::mem::take(&mut self.agent().done);
                 let seen = self.world.word;
                 let Head(head) = self.on_word(|word| word.take(seen, done.into()));
@@ -737,7 +738,7 @@ impl Step<'_> {
                 if now.let_go(self.world.ended == 1) == Next::End {
                     self.check(self.world.accepted.len == 0, "it ends before the last message");
                     self.world.ended = 1;
-                    // The look that follows is what another agent's step may change.
+                    // Another agent's step may change the read that follows.
                     self.go(At::Decide(now));
                 } else {
                     self.go(At::Release(now));
@@ -766,7 +767,7 @@ impl Step<'_> {
                         self.world.queued += 1;
                     }
                 }
-                // It goes home with its entry, unless that is out.
+                // It is scheduled with its entry, unless that is out.
                 let home = if self.scenario.has_executor { Way::HandOff } else { Way::Defer };
                 let scheduled = way == home && !self.on_word(|word| word.load().is_scheduled());
                 self.go(At::Leave(way, scheduled));
@@ -952,7 +953,7 @@ impl Step<'_> {
             At::Idle if self.world.entered && way != Way::Defer => {
                 self.world.entered = false;
                 self.agent().entry = true;
-                // In the executor's own call nothing is run: the entry makes way for a hint.
+                // In the executor's own call nothing is run: a hint takes the place of the entry.
                 let at_work = way == Way::HandOff;
                 self.go(if at_work { At::RetainByEntry } else { At::UseEntry });
                 "takes the entry"
@@ -988,12 +989,12 @@ impl Step<'_> {
         }
     }
 
-    /// The message that it has sent last.
+    /// Returns the last message that it has sent.
     fn last_node(&self) -> u8 {
         (self.me * PER_AGENT) as u8 + self.world.agents[self.me].sent - 1
     }
 
-    /// Something is left, and this thread must not go on with it.
+    /// Leaves messages that this thread must not continue with.
     fn leave(&mut self, way: Way) {
         self.go(At::Save(way));
     }
@@ -1028,7 +1029,7 @@ impl Step<'_> {
                 if self.fault == Fault::ReleaseDemandsDone
                     && seen.count() != u64::from(self.agent().done) =>
             {
-                // As the sources say it: subtract what was done, and go on.
+                // As in the sources: subtract what was done, and continue.
                 let done = std::mem::take(&mut self.agent().done);
                 let Head(head) = self.on_word(|word| word.take(seen, done.into()));
                 self.append_newest_first(head);
@@ -1055,7 +1056,7 @@ impl Step<'_> {
         }
     }
 
-    /// What must hold in every state.
+    /// Checks the invariants of every state.
     fn check_state(&mut self) {
         let world = &self.world;
         let (word, owner) = (world.word, world.owner);
@@ -1091,14 +1092,14 @@ impl World {
             && !self.entered
     }
 
-    /// Nothing is left to do, and everything is done.
+    /// True if nothing is left to do, and everything is done.
     fn is_good_end(&self, scenario: &Scenario) -> bool {
         let run = self.accepted.len == 0 && self.word.count() == 0;
         let gone = self.freed && self.ended == 1;
         self.is_over() && if scenario.kept { run && self.storage == 1 } else { gone }
     }
 
-    /// May this agent take a step now, and how may it go on then?
+    /// Returns the ways in which this agent may take a step now.
     fn choices(&self, me: usize, scenario: &Scenario) -> &'static [Way] {
         const WAYS: &[Way] = &[Way::On, Way::Defer, Way::HandOff];
         let agent = &self.agents[me];
@@ -1158,7 +1159,7 @@ impl Hasher for Quick {
     }
 }
 
-/// How a state was reached first.
+/// The way in which a state was first reached.
 #[derive(Clone, Copy)]
 struct Reached {
     from: u32,
@@ -1169,7 +1170,7 @@ struct Reached {
 struct Found {
     states: usize,
     steps: HashSet<&'static str>,
-    /// What is wrong, with the shortest way there.
+    /// The failure, with the shortest way to it.
     failure: Option<(&'static str, String)>,
 }
 
@@ -1223,7 +1224,7 @@ fn search(scenario: &Scenario, fault: Fault) -> Found {
     }
 }
 
-/// The first state from which no good end can be reached.
+/// Returns the first state from which no good end can be reached.
 fn first_hopeless(
     states: &[Rc<World>],
     backwards: &[(u32, u32)],
@@ -1270,7 +1271,7 @@ use Op::{
     Close, CloseIfIdle, CloseNested, Nested, Only, Post, Send, SendTwo, Stop, WaitEnded, WaitIdle,
 };
 
-/// Every step there is.
+/// All steps.
 const STEPS: &[&str] = &[
     "drops its handle",
     "claims",
@@ -1331,14 +1332,14 @@ const PLAIN: Scenario = Scenario {
     executor: false,
     has_executor: false,
 };
-/// Nobody drops the last handle.
+/// The last handle is never dropped.
 const KEPT: Scenario = Scenario { kept: true, ..PLAIN };
-/// An actor of its senders, beside an executor that gets what they leave.
+/// A plain actor, beside an executor that gets what its senders leave.
 const POSTED: Scenario = Scenario { executor: true, ..PLAIN };
 /// An actor of its executor.
 const ONLY: Scenario = Scenario { has_executor: true, ..POSTED };
 
-/// What the faults are looked for in, too.
+/// Further scenarios in which faults are searched for.
 const SATURATION: &[Scenario] = &[
     Scenario {
         name: "saturation",
@@ -1476,7 +1477,7 @@ const OTHERS: &[Scenario] = &[
     },
 ];
 
-/// The same with more to do, for a search of minutes (`TURNWISE_SEARCH_ALL`).
+/// Longer programs, for a search of minutes (`TURNWISE_SEARCH_ALL`).
 const BIG: &[Scenario] = &[
     Scenario {
         name: "big: all sorts",
@@ -1542,7 +1543,7 @@ fn every_interleaving_of_the_transitions_ends_well() {
         total += found.states;
         steps.extend(found.steps);
     }
-    // A search that never gets to a step says nothing about it.
+    // A search that never reaches a step says nothing about it.
     let missed: Vec<_> = STEPS.iter().filter(|step| !steps.contains(**step)).collect();
     assert!(
         missed.is_empty() && steps.len() == STEPS.len(),
@@ -1551,7 +1552,7 @@ fn every_interleaving_of_the_transitions_ends_well() {
     println!("{total:>8} states in all");
 }
 
-/// What the fault breaks in the first scenario that shows it.
+/// Returns the first check that the fault fails, in the first scenario that shows it.
 fn first_failure(fault: Fault, scenarios: &[Scenario]) -> &'static str {
     let failure = scenarios.iter().find_map(|scenario| search(scenario, fault).failure);
     let (claim, trace) = failure.expect("the planted fault was not found");

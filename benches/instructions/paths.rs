@@ -1,8 +1,8 @@
-//! How many instructions do the hot paths take? Under callgrind, so the answer is the same each
-//! time: see `gate.sh`.
+//! Counts the instructions of the hot paths, under callgrind, so the result is the same each time:
+//! see `gate.sh`.
 //!
-//! Each function is one path, gone [`TIMES`] times, loop included; what it is given is made outside
-//! of the count and dropped there.
+//! Each function is one path, run [`TIMES`] times, loop included; its inputs are created outside of
+//! the count and dropped there.
 
 use std::future::poll_fn;
 use std::hint::black_box;
@@ -51,7 +51,7 @@ fn warm(messages: u64) -> Actor<Counter> {
     idle()
 }
 
-/// An idle actor on a queue, and the queue: what is sent waits until that is run.
+/// An idle actor on a queue, and the queue: messages wait until that is run.
 fn queued() -> (Actor<Counter>, DrainQueue) {
     let queue = DrainQueue::new();
     let builder = Actor::builder().executor(queue.handle());
@@ -68,8 +68,8 @@ fn queued_warm(messages: u64) -> (Actor<Counter>, DrainQueue) {
     queued()
 }
 
-/// An idle actor with time for everything: what a drain hands on must not hang on how slow
-/// callgrind is. It does look at the clock.
+/// An idle actor with an unlimited budget: a drain's hand-over must not depend on the slowness of
+/// callgrind. It does read the clock.
 fn warm_patient(messages: u64) -> Actor<Counter> {
     drop(warm(messages));
     let budget = Budget::UNLIMITED.time(Duration::from_secs(3600));
@@ -79,7 +79,7 @@ fn warm_patient(messages: u64) -> Actor<Counter> {
     counter
 }
 
-/// One of a ring of two.
+/// A member of a ring of two.
 struct Member {
     next: Option<Actor<Member>>,
     passed: u64,
@@ -109,12 +109,12 @@ fn pass(member: &mut Member, left: u64) {
     }
 }
 
-/// Ten actors, and the one that they ask.
+/// Ten actors, and the actor that they ask.
 fn askers() -> (Actor<Counter>, Vec<Actor<Counter>>) {
     (warm(4 * TIMES), (0..10).map(|_| idle()).collect())
 }
 
-/// What actors of an executor share.
+/// The shared configuration of actors of an executor.
 fn spawner() -> (Spawner<Counter>, DrainQueue) {
     let queue = DrainQueue::new();
     let spawner = Actor::builder().executor(queue.handle()).build().expect("it has no limit");
@@ -138,7 +138,7 @@ impl Busy {
             thread::spawn(move || {
                 let turn = counter.send(move |_| {
                     tell.send(()).expect("the other end waits");
-                    // The end of the channel is the word.
+                    // The end of the channel is the signal.
                     let _ = until.recv();
                 });
                 assert!(turn.is_ok());
@@ -148,7 +148,7 @@ impl Busy {
         Busy { counter, let_go: Some(let_go), owner: Some(owner) }
     }
 
-    /// A mailbox with room for one message, which is there.
+    /// A mailbox with room for one message, which it contains.
     fn full() -> Self {
         let counter = Actor::builder().capacity(1, Overflow::Reject).spawn(Counter(0));
         let busy = Busy::new(counter.expect("1 is a good capacity"));
@@ -208,7 +208,7 @@ fn call_and_wait(counter: Actor<Counter>) -> Actor<Counter> {
     counter
 }
 
-// A turn that may wait and does not. The allocator's part is in it.
+// A turn that may wait and does not. Includes the allocator.
 #[library_benchmark]
 #[bench::idle(idle())]
 fn run_and_wait(counter: Actor<Counter>) -> Actor<Counter> {
@@ -222,7 +222,7 @@ fn run_and_wait(counter: Actor<Counter>) -> Actor<Counter> {
     counter
 }
 
-/// A turn that waits so often, each time for somebody else to wake it.
+/// A turn that waits this many times, each time for a wake from outside.
 struct Woken {
     queue: DrainQueue,
     waker: Arc<Mutex<Option<Waker>>>,
@@ -254,7 +254,7 @@ impl Woken {
     }
 }
 
-// Such a turn is woken, polled on a queue, and lies down again.
+// Such a turn is woken, polled on a queue, and suspended again.
 #[library_benchmark]
 #[bench::of_a_queue(Woken::new(TIMES))]
 fn wake(woken: Woken) -> Woken {
@@ -276,7 +276,7 @@ fn tell(counter: Actor<Counter>) -> Actor<Counter> {
     counter
 }
 
-// The mailbox is another thread's: the message is left there.
+// Another thread owns the mailbox: the message is left there.
 #[library_benchmark]
 #[bench::busy(Busy::new(warm(2 * TIMES)))]
 fn send_to_busy(busy: Busy) -> Busy {
@@ -307,7 +307,7 @@ fn send_to_self(counter: Actor<Counter>) -> Actor<Counter> {
     counter
 }
 
-// `TIMES` messages, a hundred at a time, run on the spot.
+// `TIMES` messages, a hundred at a time, run in the call.
 #[library_benchmark]
 #[bench::hundreds(warm_patient(2 * TIMES))]
 fn send_many(counter: Actor<Counter>) -> Actor<Counter> {
@@ -318,7 +318,8 @@ fn send_many(counter: Actor<Counter>) -> Actor<Counter> {
     counter
 }
 
-/// A turn that sends. It is made here: what has the name of a path, and is called, is not counted.
+/// A turn that sends. Created here, because a function that has the name of a path, and is called,
+/// is not counted.
 fn sends(to: &Actor<Counter>) -> impl FnOnce(&mut Counter) + use<'_> {
     move |_| add(black_box(to))
 }
@@ -335,8 +336,8 @@ fn send_in_turn(from: Actor<Counter>, to: Actor<Counter>) -> (Actor<Counter>, Ac
     (from, to)
 }
 
-// `TIMES` hops of a ring of two, ten at a time: fewer than would make the thread look at the clock
-// for long.
+// `TIMES` hops of a ring of two, ten at a time, so few that the thread does not read the clock for
+// long.
 #[library_benchmark]
 #[bench::of_two(args = (ring()), teardown = take_apart)]
 fn hop(ring: Actor<Member>) -> Actor<Member> {
@@ -346,7 +347,7 @@ fn hop(ring: Actor<Member>) -> Actor<Member> {
     ring
 }
 
-// In one turn ten actors are told to ask one, and that answers each by a message: `TIMES` questions.
+// In one turn ten actors are asked to ask one, which answers each by a message: `TIMES` requests.
 #[library_benchmark]
 #[bench::of_ten(askers())]
 fn ask_by_message(
@@ -382,7 +383,7 @@ fn hand_over((counter, queue): (Actor<Counter>, DrainQueue)) -> (Actor<Counter>,
     (counter, queue)
 }
 
-// Actors of an executor. The allocator's part is in it.
+// Actors of an executor. Includes the allocator.
 #[library_benchmark]
 #[bench::actor(spawner())]
 fn create_from_spawner(
@@ -394,7 +395,7 @@ fn create_from_spawner(
     (spawner, queue)
 }
 
-// The allocator's part is in it.
+// Includes the allocator.
 #[library_benchmark]
 #[bench::actor(idle())]
 fn create_and_drop(like: Actor<Counter>) -> Actor<Counter> {

@@ -1,5 +1,5 @@
-//! A thread that owns the state, behind the fastest channel of those where many send to one. It is
-//! here, and not among the other rivals, because no other program needs that channel.
+//! A thread that owns the state, behind the fastest channel for many senders and one receiver. It
+//! is here, and not among the other rivals, because no other program needs that channel.
 
 use std::sync::Arc;
 use std::thread;

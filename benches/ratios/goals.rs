@@ -1,9 +1,9 @@
-//! What programs of actors do, each work against the rival that it must not be slower than.
+//! Programs of actors, each compared with the rival that it must not be slower than.
 //!
 //! All rows take turns round by round, and within a row all subjects. A row shows the median of the
-//! ratios within each round, by the clock and in processor time of the whole process, and what it
-//! must be and aims to be. Losses come first. Where there are several rivals, it is measured
-//! against the one that was fastest in this run.
+//! ratios within each round, by the clock and in processor time of the whole process, and its
+//! bounds: `must` and `aim`. Losses come first. With several rivals, it is compared with the one
+//! that was fastest in this run.
 
 use std::cell::RefCell;
 use std::env;
@@ -22,26 +22,26 @@ use crate::workloads::talk::{
 use crate::workloads::{Asks, OnPool, ParkingLot, Sends, Subject, Turnwise, Way, With, rounds_of};
 use crate::{Options, figure, origin};
 
-/// Objects that are made and dropped in a trial.
+/// Objects that are created and dropped in a trial.
 const CROWD: u64 = 100_000;
 /// Messages to the quiet object in a trial: its p99 is the slowest of twenty.
 const NOTES: u64 = 2_000;
 
-/// One row of the table. The first contender is ours.
+/// One row of the table. The first contender is turnwise.
 struct Goal {
     work: String,
     race: Race,
     must: f64,
     aim: Aim,
-    /// What a trial is about is not what it takes of the processors.
+    /// True if a trial is not about its use of the processors.
     unloaded: bool,
-    /// Of each contender, where single messages are timed.
+    /// The times of single messages, for each contender that has them.
     quiets: Vec<Rc<RefCell<Quiets>>>,
 }
 
 enum Aim {
     Ratio(f64),
-    /// As fast as this one, which is no rival.
+    /// As fast as this subject, which is no rival.
     TimeOf(&'static str),
 }
 
@@ -53,7 +53,7 @@ struct Quiets {
     during: Duration,
 }
 
-/// What is printed of a row.
+/// The printed part of a row.
 struct Row {
     work: String,
     rival: String,
@@ -62,7 +62,7 @@ struct Row {
     cpu: Option<f64>,
     must: String,
     aim: String,
-    /// Above 1 is a loss.
+    /// A value above 1 is a loss.
     to_must: f64,
     reached: bool,
     ours: String,
@@ -124,7 +124,7 @@ impl Table<'_> {
         work.contains(&self.options.only)
     }
 
-    /// Adds a row, if it is wanted. The first contender is ours.
+    /// Adds a row, if it is selected. The first contender is turnwise.
     fn add(&mut self, load: Load, must: f64, aim: Aim, contenders: Vec<Contender>) {
         if self.wanted(&load.name) {
             let work = load.name.clone();
@@ -134,17 +134,17 @@ impl Table<'_> {
     }
 }
 
-/// A contender that runs this.
+/// A contender that runs this closure.
 fn way<W: Way>(run: impl Fn(u64) -> Took + 'static) -> Contender {
     Contender::new(W::NAME, W::HELPED, run)
 }
 
-/// Messages of so many threads to one object.
+/// Messages of `threads` threads to one object.
 fn sends<S: Subject>(threads: usize) -> Contender {
     works::<S>(threads, 0.0)
 }
 
-/// The same with a handler of about so many nanoseconds.
+/// Messages of `threads` threads to one object with a handler of about this many nanoseconds.
 fn works<S: Subject>(threads: usize, handler: f64) -> Contender {
     let handler = rounds_of(handler);
     Contender::new(S::NAME, S::HELPED, move |messages| exchange::<S>(threads, messages, handler, 0))
@@ -203,7 +203,7 @@ fn contention(table: &mut Table<'_>) {
         let load = Load::new(format!("fan-in of {threads}, trivial messages"), threads);
         table.add(load, 1.0, Aim::TimeOf(ParkingLot::NAME), all);
     }
-    // Won before; the aim is the best of then.
+    // Won before; the aim is the best result of then.
     for threads in [2, 8] {
         let both = vec![
             works::<Sends<Turnwise>>(threads, 65.0),
@@ -252,14 +252,14 @@ fn pool(table: &mut Table<'_>) {
         let before = table.goals.len();
         table.add(load, 1.0, Aim::Ratio(0.5), both);
         for goal in &mut table.goals[before..] {
-            // Without those of the first look.
+            // Drops the times of the first look.
             quiets.iter().for_each(|quiets| _ = quiets.take());
             (goal.unloaded, goal.quiets) = (true, quiets.clone());
         }
     }
 }
 
-/// What an actor costs to make and to drop.
+/// The cost of creating and dropping an actor.
 fn objects(table: &mut Table<'_>) {
     fn create<W: Way>() -> Contender {
         way::<W>(first_messages::<W>)
@@ -278,7 +278,7 @@ impl Goal {
     fn row(&self) -> Row {
         let race = &self.race;
         let wall = |i: usize| race.median(i, |t| t.0);
-        // Everybody else, but for whom the aim is.
+        // All others, but the one of the aim.
         let is_rival = |name: &str| !matches!(self.aim, Aim::TimeOf(other) if other == name);
         let rival = (race.names().enumerate().skip(1))
             .filter(|(_, name)| is_rival(name))
@@ -309,12 +309,12 @@ impl Goal {
         }
     }
 
-    /// How many messages to the quiet object took how long, all rounds together.
+    /// Prints how many messages to the quiet object took how long, over all rounds.
     fn histogram(&self) {
         if self.quiets.is_empty() {
             return;
         }
-        println!("\n{}: messages that took up to so many us, and the share so far", self.work);
+        println!("\n{}: messages by time in us, and the cumulative share", self.work);
         let mut all: Vec<_> =
             self.quiets.iter().map(|quiets| quiets.borrow().took.clone()).collect();
         all.iter_mut().for_each(|took| took.sort_unstable());
@@ -358,17 +358,17 @@ impl Goal {
     }
 }
 
-/// Where in so many sorted ones this share ends.
+/// Returns the index at which this share of `len` sorted values ends.
 fn share(len: usize, share: f64) -> usize {
     ((len - 1) as f64 * share) as usize
 }
 
-/// Resident bytes are not those of a rival, but so many at most.
+/// Resident bytes are compared with a bound, not with a rival.
 const BYTES: &str = "on the pool: resident bytes of an idle actor";
 const MUST_BYTES: f64 = 96.0;
 const AIM_BYTES: f64 = 64.0;
 
-/// None where the system does not tell.
+/// Returns `None` where the system does not report them.
 fn bytes_row(options: &Options) -> Option<Row> {
     let many = if options.quick { 2_000 } else { 200_000 };
     let (ours, theirs) = (measure(OnPool::NAME, many)?, measure(HandwrittenPool::NAME, many)?);
@@ -387,7 +387,7 @@ fn bytes_row(options: &Options) -> Option<Row> {
     })
 }
 
-/// Asks another process, which has done nothing else before.
+/// Measures in another process, which has done nothing else before.
 fn measure(name: &str, many: u64) -> Option<f64> {
     let program = env::current_exe().expect("this program has a path");
     let output = Command::new(program)
@@ -399,12 +399,12 @@ fn measure(name: &str, many: u64) -> Option<f64> {
     String::from_utf8_lossy(&output.stdout).trim().parse().ok()
 }
 
-/// In the process that [`measure`] starts.
+/// Runs in the process that [`measure`] starts.
 pub(crate) fn cell(name: &str, many: u64) -> Result<(), String> {
     let bytes = match name {
         OnPool::NAME => resident::<OnPool>(many),
         HandwrittenPool::NAME => resident::<HandwrittenPool>(many),
-        _ => return Err(format!("nobody is called {name}")),
+        _ => return Err(format!("no subject is called {name}")),
     };
     println!("{}", bytes.map_or("none".into(), |bytes| bytes.to_string()));
     Ok(())

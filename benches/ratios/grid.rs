@@ -9,9 +9,9 @@ use crate::workloads::{
 };
 use crate::{Options, figure, origin};
 
-/// How many objects are created: a trial of so many takes about a second.
+/// The number of created objects: a trial takes about a second.
 const CROWD: u64 = 1_000_000;
-/// A ratio of ours above this is a loss, and set in bold type.
+/// The ratio above which turnwise loses, set in bold type.
 const LOSS: f64 = 1.1;
 
 pub(crate) fn run(options: &Options) {
@@ -22,18 +22,18 @@ pub(crate) fn run(options: &Options) {
     report.calls();
 }
 
-/// What came of one contender: nanoseconds per operation, and the ratios of both times to
+/// The result of one contender: nanoseconds per operation, and the ratios of both times to
 /// `parking_lot`.
 struct Row {
     name: &'static str,
     wall: f64,
     cpu: f64,
     ratios: Option<(f64, f64)>,
-    /// Slower than its rival.
+    /// True if it is slower than its rival.
     slower: bool,
 }
 
-/// What a subject of ours has to be faster than.
+/// Returns the rival of a subject of turnwise.
 fn rival(name: &str) -> Option<&'static str> {
     match name {
         name if name == Turnwise::NAME => Some(Textbook::NAME),
@@ -58,7 +58,7 @@ fn rows(race: &Race) -> Vec<Row> {
     race.names().enumerate().map(row).collect()
 }
 
-/// The same contender of each of these types.
+/// Makes the same contender of each of these types.
 macro_rules! each {
     ($make:expr, $of:ident: $($who:ty),+ $(,)?) => { vec![$($make.$of::<$who>()),+] };
 }
@@ -141,7 +141,7 @@ fn one_object(report: &mut Report<'_>) {
 }
 
 fn many_objects(report: &mut Report<'_>) {
-    // A lock is not sent anything, so there is no hop between two.
+    // A lock receives no messages, so there is no hop between two.
     report.compare(
         Load::new("ping-pong, per hop", 1),
         each!(Many, ping_pong: Turnwise, OnPool, Textbook, Handwritten, HandwrittenPool, Channel),
@@ -150,7 +150,7 @@ fn many_objects(report: &mut Report<'_>) {
         Load::new("ring of 100, per hop", 1),
         each!(Many, ring: Turnwise, OnPool, Textbook, Handwritten, HandwrittenPool, Channel),
     );
-    // A thread with a channel for each of so many objects is what nobody has.
+    // A thread with a channel for each object is not a realistic solution.
     let crowd = |name| Load { operations: Some(CROWD), ..Load::new(name, 1) };
     let create = each!(Many, create: Turnwise, With, ParkingLot, Std, Textbook, Handwritten, HandwrittenPool);
     report.compare(crowd("1,000,000 objects, create + message"), create);
@@ -165,7 +165,7 @@ fn many_objects(report: &mut Report<'_>) {
     report.compare(Load::new("bank of 1,000, per transfer", 1), bank);
 }
 
-/// Prints what is measured, a load at a time.
+/// Prints the results, a load at a time.
 struct Report<'a> {
     options: &'a Options,
     trials: usize,
@@ -191,7 +191,7 @@ impl Report<'_> {
         }
     }
 
-    /// Measures and prints one load, if it is wanted.
+    /// Measures and prints one load, if it is selected.
     fn compare(&mut self, load: Load, contenders: Vec<Contender>) {
         if !load.name.contains(&self.options.only) {
             return;
@@ -226,7 +226,7 @@ impl Report<'_> {
         println!();
     }
 
-    /// How long a single call takes.
+    /// Measures the duration of single calls.
     fn calls(&self) {
         let heads = ["p50 ns", "p99 ns", "p99.9 ns", "max ns"].map(str::to_owned);
         if self.options.markdown {
@@ -283,7 +283,7 @@ impl Report<'_> {
         }
     }
 
-    /// Questions to a quiet object while others are flooded on the same two workers.
+    /// Measures requests to a quiet object while others are flooded on the same two workers.
     fn cold<W: Way>(&self) {
         let workload = "quiet beside 2 flooded, handler 65";
         if !workload.contains(&self.options.only) {
@@ -302,8 +302,8 @@ impl Report<'_> {
     }
 }
 
-/// The heads of the last columns of the table in Markdown, and who is in them: when nobody waits,
-/// and when callers wait.
+/// The heads of the last columns of the table in Markdown, and their subjects: without waiting
+/// callers, and with them.
 const RIVALS: [(&str, &str, &str); 5] = [
     ("`std` mutex", Std::NAME, ""),
     ("textbook mailbox", Textbook::NAME, Textbook::ASKING),

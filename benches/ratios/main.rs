@@ -1,20 +1,19 @@
-//! How much does a message cost, against a mutex used directly and the mailboxes that others write,
-//! everywhere at once?
+//! Measures a message, against a mutex used directly and the mailboxes that others write.
 //!
-//! Short trials in which all subjects take turns, so that a change of the machine's pace meets all
-//! of them; per round the ratio to `parking_lot`, over the rounds the medians. A table in a few
+//! Short trials in which all subjects take turns, so that a change of the machine's pace affects
+//! all of them; per round the ratio to `parking_lot`, over the rounds the medians. A table in a few
 //! minutes, where criterion takes an hour.
 //!
 //! ```text
 //! cargo bench --bench ratios [-- [--actors [--histogram]] [--rounds N] [--only WORK] [--markdown] [--quick]]
 //! ```
-//! Where a subject of ours is slower than the textbook's mailbox in the same role, the row is
-//! marked with `<`. Where a mutex has no part in the work, the ratios are `n/a`.
+//! If a subject of turnwise is slower than the textbook's mailbox in the same role, the row is
+//! marked with `<`. If a mutex has no part in the work, the ratios are `n/a`.
 //!
 //! `--markdown` prints two tables for the README: a row for each workload, the ratios of the
 //! subjects beside each other.
 //!
-//! `--actors` prints another table: what programs of actors do, each against the rival that it must
+//! `--actors` prints another table: programs of actors, each compared with the rival that it must
 //! not be slower than, losses first ([`goals`]).
 
 mod channel;
@@ -27,7 +26,7 @@ mod workloads;
 use std::process::Command;
 use std::time::SystemTime;
 
-/// What is wanted.
+/// The selected options.
 pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) only: String,
@@ -35,9 +34,9 @@ pub(crate) struct Options {
     pub(crate) markdown: bool,
     actors: bool,
     pub(crate) histogram: bool,
-    /// Both tables, for what is checked.
+    /// Runs both tables for their checks.
     test: bool,
-    /// Measure the memory of so many of these, and nothing else.
+    /// Measures the memory of this many objects, and nothing else.
     cell: Option<(String, u64)>,
 }
 
@@ -100,7 +99,7 @@ impl Options {
                 "--actors" => options.actors = true,
                 "--histogram" => options.histogram = true,
                 "--cell" => options.cell = Some((value()?, number(value()?)?)),
-                // What the test harness would know.
+                // Options of the test harness.
                 "--nocapture" | "--quiet" | "-q" => {}
                 flag if flag.starts_with('-') => return Err(format!("{flag} is nothing I know")),
                 filter => options.only = filter.to_owned(),
@@ -124,7 +123,7 @@ pub(crate) fn figure(of: f64) -> String {
     format!("{of:.decimals$}")
 }
 
-/// Where the figures come from: machine, compiler, profile, commit and day.
+/// Returns the origin of the figures: machine, compiler, profile, commit and day.
 pub(crate) fn origin() -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -145,14 +144,14 @@ pub(crate) fn origin() -> String {
     )
 }
 
-/// What a program prints, if it is there and content.
+/// Returns the output of a program, if it exists and succeeds.
 fn output(program: &str, args: &[&str]) -> Option<String> {
     let output =
         Command::new(program).args(args).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
-/// The day of the system clock, in universal time.
+/// Returns the day of the system clock, in universal time.
 fn today() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (mut days, mut year, mut month) = (since.as_secs() / 86_400, 1970, 1);

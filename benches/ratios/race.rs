@@ -6,22 +6,22 @@ use crate::Options;
 use crate::workloads::runs::Took;
 
 const TRIAL: Duration = Duration::from_millis(5);
-/// How often a trial is run again in which somebody else had one of the processors.
+/// The number of repetitions of a trial that lost a processor to another program.
 const ATTEMPTS: usize = 8;
-/// How many rounds there are at most of trials that take about a second.
+/// The maximum number of rounds of trials that take about a second.
 const ROUNDS_OF_CROWD: usize = 7;
 
 /// One load under which subjects are compared.
 pub(crate) struct Load {
     pub(crate) name: String,
     pub(crate) threads: usize,
-    /// How long a trial takes.
+    /// The duration of a trial.
     pub(crate) trial: Duration,
-    /// How many operations of each thread are a trial instead.
+    /// The number of operations of each thread in a trial, instead of a duration.
     pub(crate) operations: Option<u64>,
 }
 
-/// One subject: a run of so many operations per thread.
+/// One subject: a run of this many operations per thread.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) helped: bool,
@@ -44,23 +44,23 @@ impl Contender {
     }
 }
 
-/// The contenders of one load, and what their trials have taken so far.
+/// The contenders of one load, and the results of their trials so far.
 pub(crate) struct Race {
     pub(crate) load: Load,
     contenders: Vec<Contender>,
     /// Operations of each thread in a trial of each contender.
     operations: Vec<u64>,
-    /// Of each contender and round: nanoseconds per operation, and processor time.
+    /// For each contender and round: nanoseconds per operation, and processor time.
     took: Vec<Vec<(f64, f64)>>,
-    /// Trials that somebody might have disturbed, and need not have: a load with more threads than
+    /// Trials that another program may have disturbed avoidably: a load with more threads than
     /// processors always is.
     pub(crate) trials: usize,
     pub(crate) disturbed: usize,
 }
 
 impl Race {
-    /// Answers first (each run checks its own); then the length of a trial, several slices of the
-    /// scheduler when threads share a processor.
+    /// Runs each contender, whose answer is checked, and determines the length of a trial: several
+    /// slices of the scheduler if threads share a processor.
     pub(crate) fn new(options: &Options, load: Load, contenders: Vec<Contender>) -> Self {
         let trial = load.trial.as_secs_f64() * load.threads.div_ceil(2) as f64;
         let fill = |one: &Contender| {
@@ -81,16 +81,17 @@ impl Race {
         Race { load, contenders, operations, took, trials: 0, disturbed: 0 }
     }
 
-    /// How many rounds there are, of so many that are wanted.
+    /// Returns the number of rounds, of the number that is wanted.
     pub(crate) fn rounds(&self, wanted: usize) -> usize {
         if self.load.operations.is_some() { wanted.min(ROUNDS_OF_CROWD) } else { wanted }
     }
 
-    /// A trial of each.
+    /// Runs a trial of each.
     pub(crate) fn round(&mut self, round: usize) {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         for i in 0..self.contenders.len() {
-            // Who comes first changes, so nobody always runs after the same neighbour's leftovers.
+            // The first one changes, so no contender always runs after the same neighbour's
+            // remains.
             let i = (i + round) % self.contenders.len();
             let (one, operations) = (&self.contenders[i], self.operations[i]);
             let alone = self.load.threads <= processors && !one.helped;
@@ -119,18 +120,18 @@ impl Race {
         self.names().position(|other| other == name)
     }
 
-    /// Median of the rounds, of either time.
+    /// Returns the median of the rounds, of either time.
     pub(crate) fn median(&self, i: usize, of: fn(&(f64, f64)) -> f64) -> f64 {
         quantile(self.took[i].iter().map(of), 0.5)
     }
 
-    /// The same of the ratios within each round.
+    /// Returns the median of the ratios within each round.
     pub(crate) fn ratio(&self, i: usize, to: usize, of: fn(&(f64, f64)) -> f64, share: f64) -> f64 {
         quantile(self.took[i].iter().zip(&self.took[to]).map(|(a, b)| of(a) / of(b)), share)
     }
 }
 
-/// Between the two beside it.
+/// Interpolates between two neighbours.
 pub(crate) fn quantile(of: impl Iterator<Item = f64>, share: f64) -> f64 {
     let mut all: Vec<f64> = of.collect();
     all.sort_by(f64::total_cmp);

@@ -19,7 +19,7 @@ const INITIAL: u64 = 1 << 40;
 
 pub(crate) struct Banking {
     transfers: Arc<[Transfer]>,
-    /// What each account must have in the end.
+    /// The final balances.
     balances: Vec<u64>,
 }
 
@@ -56,9 +56,9 @@ enum Request {
     /// Take from another account, and confirm.
     Take { amount: u64, from: Actor<Account> },
 }
-/// What was paid has been taken.
+/// Confirms that the paid amount was taken.
 struct Confirm;
-/// A transfer is complete.
+/// Reports that a transfer is complete.
 struct Complete;
 struct Close;
 struct Closed {

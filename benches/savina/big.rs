@@ -18,7 +18,7 @@ struct Worker {
     random: Random,
     neighbours: Arc<[Actor<Worker>]>,
     sink: Actor<Sink>,
-    /// Whose pong comes next.
+    /// The worker whose pong comes next.
     expected: usize,
     left: u64,
     total: Total,
@@ -50,10 +50,10 @@ struct Ping {
 struct Pong {
     from: usize,
 }
-/// A worker has all its pongs.
+/// Reports that a worker has all its pongs.
 struct Ready;
 struct Exit;
-/// What a worker has seen.
+/// The total of a worker.
 struct Seen(Total);
 
 impl Worker {

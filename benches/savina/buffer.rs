@@ -1,6 +1,6 @@
-//! Bounded Buffer: producers and consumers work for a while on each item, and a manager keeps what
-//! is waiting within bounds. Savina: 40 producers with 1,000 items each, 40 consumers, room for 50;
-//! an item costs 2,500 logarithms on either side, here 100.
+//! Bounded Buffer: producers and consumers work for a while on each item, and a manager bounds the
+//! waiting items. Savina: 40 producers with 1,000 items each, 40 consumers, room for 50; an item
+//! costs 2,500 logarithms on either side, here 100.
 //!
 //! The manager asks a producer for the next item only if there is room for it; each producer may
 //! have one on its way.

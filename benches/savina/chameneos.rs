@@ -39,7 +39,7 @@ struct Open {
     done: Promise<Total>,
 }
 struct Start;
-/// To the mall: who wants to meet. From the mall: whom you meet.
+/// To the mall: the creature that wants to meet. From the mall: the other one.
 struct Meet {
     colour: u8,
     who: Actor<Chameneo>,
@@ -170,8 +170,8 @@ impl Benchmark for Chameneos {
             answer(total)?,
             Total { chameneos: self.chameneos, meetings: 2 * self.meetings, colours },
         )?;
-        // For each meeting the two who come, the one who is told of it, and the change; for each
-        // chameneo the start, and `Meet`, `Exit`, `Faded`.
+        // For each meeting the two arrivals, the notice to one, and the change; for each chameneo
+        // the start, and `Meet`, `Exit`, `Faded`.
         Ok(4 * self.meetings + 4 * self.chameneos as u64 + 1)
     }
 }

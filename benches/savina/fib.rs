@@ -1,8 +1,8 @@
 //! Fibonacci: an actor for each call of the recursive function. Savina: the 25th number.
 //!
-//! A handle of its own is what an actor needs to be answered by those whom it asks, and it can get
-//! one only as long as somebody has one. So whoever asks keeps handles to those he has asked, until
-//! both have answered.
+//! An actor needs a handle of its own to be answered by those that it asks, and it can get one only
+//! as long as a handle exists. So an asker keeps handles to those that it has asked, until both
+//! have answered.
 
 use turnwise::{Actor, Context, Handler, Promise, promise};
 

@@ -1,10 +1,10 @@
-//! What do messages cost in twelve programs made of actors, on each executor?
+//! Measures messages in twelve programs made of actors, on each executor.
 //!
 //! The programs are those of Savina: Shams Imam and Vivek Sarkar, "Savina - An Actor Benchmark
-//! Suite: Enabling Empirical Evaluation of Actor Libraries", AGERE! 2014. Who sends what to whom is
-//! theirs; sizes are ours, for two cores, and each file names the original's. Random numbers are
-//! SplitMix64's, for the original's generator has 16 bits. They are written as a user would write
-//! them, over one thing more: how an actor is made ([`System`]).
+//! Suite: Enabling Empirical Evaluation of Actor Libraries", AGERE! 2014. Messages and receivers
+//! are theirs; sizes are for two cores, and each file names the original's. Random numbers are
+//! SplitMix64's, because the original's generator has 16 bits. They are written as a user would
+//! write them, with one abstraction: the creation of an actor ([`System`]).
 //!
 //! ```text
 //! cargo bench --bench savina [-- [--only BENCHMARK] [--executor EXECUTOR] [--rounds N] [--json] [--test]]
@@ -12,16 +12,16 @@
 //!
 //! - Each run checks its answer against one that was found without actors. A wrong answer, or none
 //!   within [`LIMIT`], is shown in its row, and the exit code is 1.
-//! - Before anything is timed, each program is run once with every actor counted: all that were
-//!   made must end, none by a panic.
-//! - The time goes from making the first actor to the answer. The answer is a promise that the last
-//!   actor keeps; nothing polls or sleeps.
+//! - Before anything is timed, each program is run once with every actor counted: all created
+//!   actors must end, none by a panic.
+//! - The time goes from the creation of the first actor to the answer. The answer is a promise that
+//!   the last actor keeps; nothing polls or sleeps.
 //! - Executors take turns, round by round. A row shows the medians of the rounds, and the fastest;
 //!   processor time is that of all threads.
-//! - Three rows more are the same work with threads and channels or mutexes, as one would write it
-//!   without actors.
-//! - Inline, a program runs on the thread that starts it: what is seen is the price of messages,
-//!   without any parallelism.
+//! - Three further rows are the same work with threads and channels or mutexes, as one would write
+//!   it without actors.
+//! - Inline, a program runs on the thread that starts it, and shows the price of messages without
+//!   any parallelism.
 
 mod banking;
 mod big;
@@ -48,20 +48,20 @@ use turnwise::{Drain, Reply, ThreadPool, WaitError};
 
 use system::{Inline, Ledger, On, System, Tracked};
 
-/// How long an answer may take before the run counts as hung.
+/// The time after which a run without an answer counts as hung.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How many messages the actors of a run have handled, or what was wrong with its answer.
+/// The number of messages that the actors of a run have handled, or the error in its answer.
 pub(crate) type Outcome = Result<u64, String>;
 
-/// The same work without actors: its name, and how to run it once.
+/// A program that does the work without actors: its name, and a function that runs it once.
 pub(crate) type Plain<B> = (&'static str, fn(&B) -> Outcome);
 
 /// A program made of actors.
 pub(crate) trait Benchmark: Sized {
     const NAME: &'static str;
-    /// Where it is a few lines. It counts the messages that it saves, so that the times per message
-    /// can be compared.
+    /// Present where it is a few lines. It counts the messages that it saves, so that the times per
+    /// message can be compared.
     const PLAIN: Option<Plain<Self>> = None;
     /// Prepares a run that takes a fraction of a second, or next to no time if `quick`, and finds
     /// its answer without actors.
@@ -80,7 +80,7 @@ pub(crate) fn answer<T>(reply: Reply<T>) -> Result<T, String> {
     })
 }
 
-/// An error, unless what was found is what was expected.
+/// Returns an error unless the found value is the expected one.
 pub(crate) fn same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
     if found == expected {
         Ok(())
@@ -89,7 +89,7 @@ pub(crate) fn same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> R
     }
 }
 
-/// Runs a benchmark over each executor. A line here is all that one more of them takes.
+/// Runs a benchmark over each executor. A further executor is one line here.
 fn over_all<B: Benchmark>(options: &Options, report: &mut Report) {
     if !B::NAME.contains(&options.only) {
         return;
@@ -112,7 +112,7 @@ fn over_all<B: Benchmark>(options: &Options, report: &mut Report) {
     report.rows::<B>(options, &benchmark.size(), cases);
 }
 
-/// One pool for them all, with a worker for each processor.
+/// One pool for all of them, with a worker for each processor.
 fn pool() -> PoolHandle {
     static POOL: LazyLock<ThreadPool> =
         LazyLock::new(|| ThreadPool::new().expect("there are threads to be had"));
@@ -120,7 +120,7 @@ fn pool() -> PoolHandle {
 }
 
 /// First come, first served: with `rayon::spawn` the newest drain of a worker comes first, so two
-/// actors that answer each other could keep a third one from it for ever.
+/// actors that answer each other could starve a third one for ever.
 fn on_rayon(drain: Drain) {
     rayon::spawn_fifo(move || drain.run());
 }
@@ -129,7 +129,7 @@ fn on_rayon(drain: Drain) {
 struct Case<'a> {
     executor: &'static str,
     timed: Box<dyn Fn() -> Outcome + 'a>,
-    /// With an account of its actors.
+    /// Counts its actors.
     tracked: Box<dyn Fn() -> Outcome + 'a>,
 }
 
@@ -150,7 +150,7 @@ fn case<'a, B: Benchmark, Y: System>(
     Case { executor, timed: Box::new(move || benchmark.run(&system)), tracked: Box::new(tracked) }
 }
 
-/// One run that was timed.
+/// One timed run.
 struct Run {
     messages: u64,
     wall_ms: f64,
@@ -177,8 +177,7 @@ impl Report {
             cases.iter().map(|case| (case.tracked)().map(|_| Vec::new())).collect();
         for round in 0..options.rounds {
             for i in 0..cases.len() {
-                // Who comes first changes, so nobody always runs after the same neighbour's
-                // leftovers.
+                // The first one changes, so no case always runs after the same neighbour's remains.
                 let i = (i + round) % cases.len();
                 if let Ok(runs) = &mut took[i] {
                     let (start, cpu) = (Instant::now(), ProcessTime::now());
@@ -283,7 +282,7 @@ fn options() -> Options {
             },
             "--only" => options.only = args.next().unwrap_or_else(|| usage()),
             "--executor" => options.executor = args.next().unwrap_or_else(|| usage()),
-            // What the test harness would know.
+            // Options of the test harness.
             "--nocapture" | "--quiet" | "-q" => {}
             flag if flag.starts_with('-') => usage(),
             filter => options.only = filter.to_owned(),

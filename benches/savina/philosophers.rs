@@ -1,9 +1,9 @@
-//! Dining Philosophers: each asks one arbitrator for two forks, and again at once if he is denied.
+//! Dining Philosophers: each asks one arbitrator for two forks, and again at once if it is denied.
 //! Savina: 20 philosophers, 10,000 meals each.
 //!
-//! How often one is denied is a matter of timing, so the number of messages is counted and not
-//! calculated. The philosophers have forks of their own, by which they notice a neighbour who eats
-//! at the same time.
+//! The number of denials depends on timing, so messages are counted and not calculated. The
+//! philosophers have forks of their own, by which they notice a neighbour that eats at the same
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,7 +33,7 @@ struct Arbitrator {
 struct Philosopher {
     id: usize,
     arbitrator: Actor<Arbitrator>,
-    /// Which forks are in somebody's hands.
+    /// The forks that are in use.
     table: Arc<[AtomicBool]>,
     left: u64,
     total: Total,

@@ -1,4 +1,4 @@
-//! Ping Pong: two actors send one message to and fro. Savina: 40,000 pings.
+//! Ping Pong: two actors send one message back and forth. Savina: 40,000 pings.
 //!
 //! As in the original, a ping that has its pong sends itself a message first, and each message
 //! brings its sender's handle.

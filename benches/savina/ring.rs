@@ -1,7 +1,7 @@
 //! Thread Ring: one message goes round a ring of actors. Savina: 100 actors, 100,000 hops.
 //!
-//! After it, another one goes round once, on which each actor adds the pings it has seen and lets
-//! go of the next one.
+//! After it, another one goes round once, on which each actor adds the pings that it has seen and
+//! drops the next one.
 
 use turnwise::{Actor, Context, Handler, Promise, promise};
 
@@ -84,7 +84,7 @@ impl Benchmark for Ring {
         }
         let (done, pings) = promise();
         nodes[0].tell(Ping { left: self.hops, done }).expect("a node is open");
-        drop(nodes); // the ring keeps itself, until it is told to exit
+        drop(nodes); // the ring keeps itself alive until it exits
         same("pings", answer(pings)?, self.hops + 1)?;
         Ok(self.hops + 1 + 2 * self.actors as u64)
     }

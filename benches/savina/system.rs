@@ -1,11 +1,11 @@
-//! How an actor is made: all that the benchmarks know of executors.
+//! The creation of actors, which is all that the benchmarks know of executors.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use turnwise::{Actor, ActorBuilder, Executor, StopCause};
 
-/// A way to make actors.
+/// A way to create actors.
 pub(crate) trait System: Clone + Send + Sync + 'static {
     fn builder<S: Send + 'static>(&self) -> ActorBuilder<S>;
 
@@ -14,7 +14,7 @@ pub(crate) trait System: Clone + Send + Sync + 'static {
     }
 }
 
-/// Plain actors: whoever sends runs.
+/// Plain actors, run by their senders.
 #[derive(Clone)]
 pub(crate) struct Inline;
 
@@ -38,7 +38,7 @@ impl<E: Executor + Clone + 'static> System for On<E> {
     }
 }
 
-/// Actors that are counted when they are made and when they end.
+/// Actors that are counted when they are created and when they end.
 #[derive(Clone)]
 pub(crate) struct Tracked<Y>(pub(crate) Y, pub(crate) Ledger);
 
@@ -75,7 +75,7 @@ impl Ledger {
         }
     }
 
-    /// Waits until all actors have ended; an error if they do not, or if one was stopped.
+    /// Waits until all actors have ended. Fails if they do not, or if one was stopped.
     pub(crate) fn all_ended(&self, limit: Duration) -> Result<(), String> {
         let (entries, changed) = &*self.0;
         let (entries, _) = changed

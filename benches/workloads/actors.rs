@@ -1,7 +1,7 @@
-//! The loads of many objects: a token that goes round, many that are made and dropped, questions to
-//! any of them, a bank.
+//! The loads of many objects: a token that goes round, many that are created and dropped, requests
+//! to any of them, a bank.
 //!
-//! Each makes its objects, times what it is named after until everything has been handled, and
+//! Each creates its objects, times what it is named after until everything has been handled, and
 //! checks the result.
 
 use std::hint::black_box;
@@ -14,18 +14,18 @@ use super::rivals::Slot;
 use super::runs::{Took, alone, at_once};
 use super::{Letter, State, Way, Work, spend};
 
-/// One of a ring: it passes the token on.
+/// A member of a ring, which passes the token on.
 struct Member<W: Way> {
     next: Option<W::Of<Hop<W>>>,
     passed: u64,
 }
 
-/// The answer is how many tokens the member has passed.
+/// The answer is the number of tokens that the member has passed.
 enum Hop<W: Way> {
     Join(W::Of<Hop<W>>),
-    /// Has so many hops to go, this one included.
+    /// The token has this many hops to go, this one included.
     Token(u64, Arc<Slot<()>>),
-    /// Lets go of the next one: a ring holds itself.
+    /// Drops the next one, because a ring holds itself.
     Leave,
 }
 
@@ -54,7 +54,7 @@ impl<W: Way> Letter for Hop<W> {
     }
 }
 
-/// One token makes `hops` in a ring of so many members; of two, it is ping-pong.
+/// One token makes `hops` in a ring of `members`; with two, it is ping-pong.
 pub(crate) fn ring<W: Way>(members: usize, hops: u64) -> Took {
     let ring: Vec<_> =
         (0..members).map(|_| W::make::<Hop<W>>(Member { next: None, passed: 0 })).collect();
@@ -74,13 +74,13 @@ pub(crate) fn ring<W: Way>(members: usize, hops: u64) -> Took {
     took
 }
 
-/// Makes `many` objects and gives each its first message, then drops them all.
+/// Creates `many` objects and gives each its first message, then drops them all.
 pub(crate) fn creation<W: Way>(many: u64) -> (Took, Took) {
     creation_by::<W>(many, || W::make::<Work>(State::default()), |_| W::settle())
 }
 
-/// The same, with objects that are made so, and that have handled their first messages when
-/// `settle` returns.
+/// The same, with objects that are created like this, and that have handled their first messages
+/// when `settle` returns.
 pub(crate) fn creation_by<W: Way>(
     many: u64,
     make: impl Fn() -> W::Of<Work>,
@@ -96,7 +96,7 @@ pub(crate) fn creation_by<W: Way>(
         settle(&all);
         all
     });
-    // Not all of them, which would take longer than what is measured.
+    // Not all of them, which would take longer than the measured work.
     for one in all.iter().step_by(97) {
         assert_eq!(W::ask(one, Work(0)), 2, "{}: the first message was lost", W::NAME);
     }
@@ -121,7 +121,7 @@ impl Dice {
     }
 }
 
-/// Each thread puts `asks` questions to random ones of so many objects, and waits for each answer.
+/// Each thread sends `asks` requests to random ones of `objects`, and waits for each answer.
 pub(crate) fn random_asks<W: Way>(threads: usize, objects: usize, asks: u64) -> Took {
     let all: Vec<_> = (0..objects).map(|_| W::make::<Work>(State::default())).collect();
     let sum = AtomicU64::new(0);
@@ -131,7 +131,7 @@ pub(crate) fn random_asks<W: Way>(threads: usize, objects: usize, asks: u64) -> 
         sum.fetch_add(answers, Ordering::Relaxed);
     };
     let took = at_once(threads, work, || ());
-    // The answers of each object count up from 1, whoever got them.
+    // The answers of each object count up from 1, whichever asker got them.
     let mut asked = vec![0_u64; objects];
     for thread in 0..threads {
         let mut dice = Dice::of(thread);
@@ -173,8 +173,8 @@ impl Letter for Order {
     }
 }
 
-/// Each thread makes `transfers` between random ones of so many accounts: it withdraws, waits for
-/// the answer, deposits, and waits again.
+/// Each thread makes `transfers` between random ones of `accounts`: it withdraws, waits for the
+/// answer, deposits, and waits again.
 pub(crate) fn bank<W: Way>(threads: usize, accounts: usize, transfers: u64) -> Took {
     let all: Vec<_> =
         (0..accounts).map(|_| W::make::<Order>(Account { balance: OPENING, changes: 0 })).collect();
@@ -212,7 +212,7 @@ pub(crate) fn bank<W: Way>(threads: usize, accounts: usize, transfers: u64) -> T
     took
 }
 
-/// Work; the last of a burst tells its sender.
+/// Work; the last message of a burst notifies its sender.
 struct Burst {
     rounds: u32,
     end: Option<Arc<Slot<()>>>,
@@ -231,8 +231,8 @@ impl Letter for Burst {
     }
 }
 
-/// How long each of so many questions to a quiet object takes, in nanoseconds, while two threads
-/// flood an object each with bursts of 1,000 messages, one burst after the other.
+/// Returns the duration of each of `questions` requests to a quiet object, in nanoseconds, while
+/// two threads flood an object each with bursts of 1,000 messages, one burst after the other.
 pub(crate) fn cold<W: Way>(questions: usize, handler: u32) -> Vec<u32> {
     let quiet = W::make::<Work>(State::default());
     let over = AtomicBool::new(false);

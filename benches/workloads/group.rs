@@ -6,13 +6,13 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
 
-/// Benchmarks of `seconds` each. The command line may say otherwise, which it could not if the
-/// groups said it.
+/// Benchmarks of `seconds` each. The command line can override this, because the groups do not set
+/// it.
 pub(crate) fn brief(seconds: f64, samples: usize) -> Criterion {
     let criterion = Criterion::default()
         .sample_size(samples)
         .warm_up_time(Duration::from_secs_f64(seconds / 2.0));
-    // So few samples tell no more than so many resamples show, and a tenth of a second is not
+    // This few samples need only this many resamples, and a tenth of a second of measurement is not
     // followed by another of statistics.
     criterion.measurement_time(Duration::from_secs_f64(seconds)).nresamples(2000)
 }
@@ -24,8 +24,8 @@ pub(crate) fn group<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGr
     group
 }
 
-/// Adds `<group>/<subject>/<parameter>`: `run` does something so many times, checks that, and says
-/// how long it took. A run that is not timed comes first.
+/// Adds `<group>/<subject>/<parameter>`: `run` does something this many times, checks it, and
+/// returns its duration. A run that is not timed comes first.
 pub(crate) fn add(
     group: &mut BenchmarkGroup<'_, WallTime>,
     subject: &str,

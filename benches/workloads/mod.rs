@@ -1,10 +1,10 @@
-//! What the benchmarks measure: states, letters to them, and the ways to bring the two together.
+//! The measured code: states, letters to them, and the ways to bring the two together.
 //!
-//! A [`Letter`] is a message with what it does to its state; a [`Way`] keeps a state and runs its
+//! A [`Letter`] is a message with its effect on the state; a [`Way`] keeps a state and runs its
 //! letters one at a time. Every way is given the same letters, so all do the same work, and the
-//! letters count, so that each run can check its answer. Ours and the mutexes are here, what people
-//! write instead is in [`rivals`]; the loads of one object are in [`runs`], those of many in
-//! [`actors`], those of objects that write to each other in [`talk`].
+//! letters count, so that each run can check its answer. The ways of turnwise and the mutexes are
+//! here, the usual alternatives are in [`rivals`]; the loads of one object are in [`runs`], those
+//! of many in [`actors`], those of objects that write to each other in [`talk`].
 //!
 //! A further way (an actor on some executor, say) is a further `impl Way`, and is measured wherever
 //! its name is put beside the others'.
@@ -23,10 +23,10 @@ use std::time::Instant;
 
 use turnwise::{Actor, Executor, Spawner, ThreadPool};
 
-/// Where plain actors run; on the threads that send, unless it is set.
+/// The executor of plain actors; the sending threads, unless it is set.
 pub(crate) static EXECUTOR: OnceLock<Arc<dyn Executor>> = OnceLock::new();
 
-/// An actor where they run.
+/// An actor on that executor.
 #[inline]
 fn actor<S: Send + 'static>(state: S) -> Actor<S> {
     let Some(executor) = EXECUTOR.get() else { return Actor::new(state) };
@@ -36,7 +36,7 @@ fn actor<S: Send + 'static>(state: S) -> Actor<S> {
         .expect("it has no limit that could be wrong")
 }
 
-/// A message, and what it does to the state that it is sent to.
+/// A message, and its effect on the state.
 pub(crate) trait Letter: Send + 'static {
     type State: Send + 'static;
     type Answer: Send + 'static;
@@ -48,29 +48,29 @@ pub(crate) trait Way: 'static {
     const NAME: &'static str;
     /// The name where callers wait for the answer.
     const ASKING: &'static str;
-    /// Its letters are run by threads of its own.
+    /// True if threads of its own run its letters.
     const HELPED: bool = false;
-    /// A handle of the state, shared by all who write to it.
+    /// A handle of the state, shared by all that write to it.
     type Of<L: Letter>: Clone + Send + Sync + 'static;
 
     fn make<L: Letter>(state: L::State) -> Self::Of<L>;
-    /// How to make many.
+    /// Returns a function that creates many.
     fn maker<L: Letter>() -> impl Fn(L::State) -> Self::Of<L> {
         Self::make::<L>
     }
-    /// Hands the letter over. Some ways cannot but wait until it has been run.
+    /// Hands the letter over. Some ways have to wait until it has been run.
     fn put<L: Letter>(to: &Self::Of<L>, letter: L);
     /// Waits for the answer.
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer;
-    /// Returns when all has been run that this thread has put. Most ways of a single thread have
-    /// run it at once.
+    /// Returns when all letters that this thread has put have been run. Most ways of a single
+    /// thread have run them at once.
     fn settle() {}
 }
 
-/// `Actor::send`, which leaves the message if the actor is busy; `Actor::call`, and waiting for the
+/// `Actor::send`, which leaves the message if the actor is busy; `Actor::call`, and a wait for the
 /// reply.
 pub(crate) struct Turnwise;
-/// The same on a `turnwise::ThreadPool`: a worker runs every turn.
+/// `Turnwise` on a `turnwise::ThreadPool`: a worker runs every turn.
 pub(crate) struct OnPool;
 /// `Actor::with`: waits for the result.
 pub(crate) struct With;
@@ -97,18 +97,18 @@ impl Way for Turnwise {
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        to.call(move |state| letter.run(state)).wait().expect("nobody has closed it")
+        to.call(move |state| letter.run(state)).wait().expect("the actor is open")
     }
 }
 
-/// Threads of each pool, ours and the hand-written one.
+/// Threads of each pool, that of turnwise and the hand-written one.
 pub(crate) const WORKERS: usize = 2;
 
 static POOL: LazyLock<ThreadPool> = LazyLock::new(|| {
     ThreadPool::builder().threads(WORKERS).build().expect("there are threads to be had")
 });
 
-/// What actors on the pool share.
+/// The shared configuration of actors on the pool.
 fn on_pool<S: Send + 'static>() -> Spawner<S> {
     Actor::builder().executor(POOL.handle()).build().expect("no capacity was asked for")
 }
@@ -153,7 +153,7 @@ impl Way for With {
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        to.with(|state| letter.run(state)).expect("nobody has closed it")
+        to.with(|state| letter.run(state)).expect("the actor is open")
     }
 }
 
@@ -191,18 +191,18 @@ impl Way for Std {
     }
     #[inline]
     fn ask<L: Letter>(to: &Self::Of<L>, letter: L) -> L::Answer {
-        letter.run(&mut to.lock().expect("nobody has panicked"))
+        letter.run(&mut to.lock().expect("the lock is not poisoned"))
     }
 }
 
-/// The object that everybody wants.
+/// The object that all threads use.
 #[derive(Default)]
 pub(crate) struct State {
     handled: u64,
     value: u64,
 }
 
-/// Work on a [`State`]: so many rounds of [`spend`]. The answer is how many of these have been
+/// Work on a [`State`]: this many rounds of [`spend`]. The answer is how many of these have been
 /// handled, this one included.
 pub(crate) struct Work(pub(crate) u32);
 
@@ -228,7 +228,7 @@ pub(crate) fn spend(mut value: u64, rounds: u32) -> u64 {
     value
 }
 
-/// How many rounds of [`spend`] take about `ns`.
+/// Returns the number of rounds of [`spend`] that take about `ns`.
 pub(crate) fn rounds_of(ns: f64) -> u32 {
     const ROUNDS: u32 = 20_000;
     let best = (0..50).map(|i| {
@@ -243,19 +243,19 @@ pub(crate) fn rounds_of(ns: f64) -> u32 {
 /// A [`State`], and a way to bring it [`Work`].
 pub(crate) trait Subject: Sync + Send + 'static {
     const NAME: &'static str;
-    /// Threads of its own do the work.
+    /// True if threads of its own do the work.
     const HELPED: bool;
     fn new() -> Self;
     /// Hands a message over.
     fn give(&self, rounds: u32);
-    /// How many messages have been handled, once all that were given have been. It is itself one
-    /// from then on.
+    /// Returns how many messages have been handled, once all given ones have been. This call counts
+    /// as one from then on.
     fn handled(&self) -> u64;
 }
 
-/// Those who need no answer.
+/// Callers that need no answer.
 pub(crate) struct Sends<W: Way>(W::Of<Work>);
-/// Those who wait for it.
+/// Callers that wait for it.
 pub(crate) struct Asks<W: Way>(W::Of<Work>);
 
 impl<W: Way> Subject for Sends<W> {

@@ -1,7 +1,8 @@
-//! What people write instead: the textbook's mailbox, one of their own, one on a pool of their own,
+//! The usual alternatives: the textbook's mailbox, a hand-written one, one on a hand-written pool,
 //! and a thread with a channel.
 //!
-//! All of them queue [`Envelope`]s, and know no closures, no capacity, no end and no panics.
+//! All of them queue [`Envelope`]s, and have no closures, no capacity, no end and no handling of
+//! panics.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::{Letter, WORKERS, Way};
 
-/// A letter, and where its answer goes if somebody waits for it.
+/// A letter, and the slot of its answer if a caller waits for it.
 pub(crate) struct Envelope<L: Letter> {
     letter: L,
     reply: Option<Arc<Slot<L::Answer>>>,
@@ -37,7 +38,7 @@ impl<L: Letter> Envelope<L> {
     }
 }
 
-/// Has `put` bring a letter, and waits for the answer.
+/// Puts a letter with `put`, and waits for the answer.
 #[inline]
 pub(crate) fn ask<L: Letter>(letter: L, put: impl FnOnce(Envelope<L>)) -> L::Answer {
     let slot = Slot::new();
@@ -45,7 +46,7 @@ pub(crate) fn ask<L: Letter>(letter: L, put: impl FnOnce(Envelope<L>)) -> L::Ans
     slot.wait()
 }
 
-/// Where one answer goes, to the thread that has made it.
+/// The slot of one answer, for the thread that has created it.
 pub(crate) struct Slot<R> {
     asker: Thread,
     ready: AtomicBool,
@@ -69,13 +70,13 @@ impl<R> Slot<R> {
     /// To be called once.
     #[inline]
     pub(crate) fn fill(&self, value: R) {
-        // SAFETY: the only call, and nobody looks before `ready` is set.
+        // SAFETY: the only call, and no thread reads before `ready` is set.
         unsafe { *self.value.get() = Some(value) };
         self.ready.store(true, Ordering::Release);
         self.asker.unpark();
     }
 
-    /// Looks for a while, then sleeps. To be called once, by the thread that has made it.
+    /// Spins for a while, then sleeps. To be called once, by the thread that has created it.
     #[inline]
     pub(crate) fn wait(&self) -> R {
         let mut looks = 0;
@@ -83,13 +84,13 @@ impl<R> Slot<R> {
             looks += 1;
             if looks < 100 { std::hint::spin_loop() } else { thread::park() }
         }
-        // SAFETY: it was written before `ready` was set, and is not touched by others any more.
+        // SAFETY: it was written before `ready` was set, and no other thread touches it any more.
         unsafe { (*self.value.get()).take() }.expect("this is the only call")
     }
 }
 
-/// The mailbox of the textbooks: a queue, and a count of what is in it; whoever counts the first
-/// message drains.
+/// The mailbox of the textbooks: a queue, and a count of its messages; the sender that counts the
+/// first message drains.
 pub(crate) struct Textbook;
 
 pub(crate) struct Counted<L: Letter> {
@@ -98,7 +99,7 @@ pub(crate) struct Counted<L: Letter> {
     state: UnsafeCell<L::State>,
 }
 
-// SAFETY: the state is reached by whoever has moved the count from 0.
+// SAFETY: the state is reached by the thread that has moved the count from 0.
 unsafe impl<L: Letter> Sync for Counted<L> {}
 
 impl<L: Letter> Counted<L> {
@@ -116,7 +117,7 @@ impl<L: Letter> Counted<L> {
         while counted > 0 {
             for _ in 0..counted {
                 let envelope = self.queue.pop().expect("what was counted was pushed before");
-                // SAFETY: whoever has moved the count from 0 is alone until it is 0 again.
+                // SAFETY: the thread that has moved the count from 0 is alone until it is 0 again.
                 envelope.run(unsafe { &mut *self.state.get() });
             }
             counted = self.count.fetch_sub(counted, Ordering::AcqRel) - counted;
@@ -147,8 +148,8 @@ impl Way for Textbook {
     }
 }
 
-/// A mailbox as one writes it in an afternoon: a locked queue with a flag. Whoever finds the flag
-/// down runs its own message, then all that has come meanwhile, a queue at a time.
+/// A simple hand-written mailbox: a locked queue with a flag. The sender that finds the flag
+/// cleared runs its own message, then all that have come meanwhile, a queue at a time.
 pub(crate) struct Handwritten;
 pub(crate) struct Flagged<L: Letter> {
     inbox: Mutex<Inbox<L>>,
@@ -160,14 +161,14 @@ struct Inbox<L: Letter> {
     waiting: VecDeque<Envelope<L>>,
 }
 
-/// What belongs to whoever has put the flag up.
+/// The data of the thread that has set the flag.
 struct Desk<L: Letter> {
     state: L::State,
     /// Empty between turns; kept for its memory.
     batch: VecDeque<Envelope<L>>,
 }
 
-// SAFETY: the desk is reached by whoever has put the flag up.
+// SAFETY: the desk is reached by the thread that has set the flag.
 unsafe impl<L: Letter> Sync for Flagged<L> {}
 
 impl<L: Letter> Flagged<L> {
@@ -186,15 +187,16 @@ impl<L: Letter> Flagged<L> {
         }
         inbox.busy = true;
         drop(inbox);
-        // SAFETY: the flag was down and is up now; nobody else comes here until it is down again.
+        // SAFETY: the flag was cleared and is set now; no other thread comes here until it is
+        // cleared.
         envelope.run(unsafe { &mut (*self.desk.get()).state });
         self.drain();
     }
 
-    /// For whoever has put the flag up.
+    /// For the thread that has set the flag.
     #[inline]
     fn drain(&self) {
-        // SAFETY: the flag is up, and nobody else comes here until it is down again.
+        // SAFETY: the flag is set, and no other thread comes here until it is cleared.
         let Desk { state, batch } = unsafe { &mut *self.desk.get() };
         loop {
             let mut inbox = self.inbox.lock();
@@ -228,9 +230,9 @@ impl Way for Handwritten {
     }
 }
 
-/// A locked queue with a flag, and a [`Pool`]: whoever finds the flag down puts it up and the
-/// object in line for a worker. That runs up to 64 messages and puts the object at the end of the
-/// line if there are more.
+/// A locked queue with a flag, and a [`Pool`]: the sender that finds the flag cleared sets it and
+/// queues the object for a worker. That runs up to 64 messages and puts the object at the end of
+/// the queue if there are more.
 pub(crate) struct HandwrittenPool;
 
 pub(crate) struct Pooled<L: Letter> {
@@ -238,8 +240,8 @@ pub(crate) struct Pooled<L: Letter> {
     state: UnsafeCell<L::State>,
 }
 
-// SAFETY: the state is reached by the worker that has taken the object from the line, in which it
-// is once while the flag is up.
+// SAFETY: the state is reached by the worker that has taken the object from the queue, in which it
+// is once while the flag is set.
 unsafe impl<L: Letter> Sync for Pooled<L> {}
 
 /// Messages that a worker runs before it looks at the next object.
@@ -274,7 +276,7 @@ impl<L: Letter> Job for Pooled<L> {
             batch.extend(inbox.waiting.drain(..more));
             drop(inbox);
             left -= more + 1;
-            // SAFETY: the flag is up, and only this worker has taken the object from the line.
+            // SAFETY: the flag is set, and only this worker has taken the object from the queue.
             let state = unsafe { &mut *self.state.get() };
             first.run(state);
             batch.drain(..).for_each(|envelope| envelope.run(state));
@@ -306,12 +308,12 @@ impl Way for HandwrittenPool {
     }
 }
 
-/// A pool as one writes it in an afternoon: threads behind a channel.
+/// A simple hand-written pool: threads behind a channel.
 struct Pool {
     line: Sender<Arc<dyn Job>>,
 }
 
-/// What a worker takes from the line.
+/// A job that a worker takes from the queue.
 trait Job: Send + Sync {
     fn run(self: Arc<Self>);
 }
@@ -351,7 +353,7 @@ impl Job for Barrier {
 pub(crate) struct Channel;
 
 pub(crate) struct Owned<T> {
-    /// None only while dropping.
+    /// `None` only while dropping.
     letters: Option<T>,
     owner: Option<JoinHandle<()>>,
 }

@@ -1,5 +1,5 @@
-//! How a run is timed, and the loads of one object: some threads, all at once, until everything has
-//! been handled.
+//! The timing of a run, and the loads of one object: some threads, all at once, until everything
+//! has been handled.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -11,20 +11,20 @@ use cpu_time::ProcessTime;
 
 use super::{Subject, spend};
 
-/// What one run took.
+/// The duration of one run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Took {
     /// From the first start until everything has been handled.
     pub(crate) wall: Duration,
     /// Processor time of the whole process in between.
     pub(crate) cpu: Duration,
-    /// Somebody else had one of the processors for a while: the threads were not all at work at
-    /// once.
+    /// True if another program had one of the processors for a while: the threads were not all at
+    /// work at once.
     pub(crate) disturbed: bool,
 }
 
-/// How often this thread has lost its processor to another one against its will, as far as the
-/// system tells.
+/// Returns how often this thread has lost its processor to another one against its will, as far as
+/// the system reports it.
 fn preemptions() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     status
@@ -33,7 +33,7 @@ fn preemptions() -> u64 {
         .unwrap_or(0)
 }
 
-/// Times `work` of this thread.
+/// Times `work` on this thread.
 pub(crate) fn alone<R>(work: impl FnOnce() -> R) -> (Took, R) {
     let preempted = preemptions();
     let (cpu, start) = (ProcessTime::now().as_duration(), Instant::now());
@@ -42,8 +42,8 @@ pub(crate) fn alone<R>(work: impl FnOnce() -> R) -> (Took, R) {
     (Took { wall, cpu, disturbed: preemptions() > preempted }, made)
 }
 
-/// Lets each of `threads` run `work` with its number, all at once. The last one to be done with it
-/// runs `finish`, which is timed too.
+/// Runs `work` with its number on each of `threads`, all at once. The last one to complete runs
+/// `finish`, which is timed too.
 pub(crate) fn at_once(
     threads: usize,
     work: impl Fn(usize) + Sync,
@@ -80,14 +80,15 @@ pub(crate) fn at_once(
     Took { wall, cpu: last.1 - first.1, disturbed: late || runs.iter().any(|run| run.2) }
 }
 
-/// [`at_once`] on a subject of its own making; checks that `expected` messages have been handled.
+/// Runs [`at_once`] on a subject that it creates; checks that `expected` messages have been
+/// handled.
 fn contend<S: Subject>(threads: usize, expected: u64, work: impl Fn(&S) + Sync) -> Took {
     let subject = S::new();
     let all_handled = || assert_eq!(subject.handled(), expected, "{}: messages were lost", S::NAME);
     at_once(threads, |_| work(&subject), all_handled)
 }
 
-/// `messages` from each thread, `own` rounds of its own work before each.
+/// Sends `messages` from each thread, with `own` rounds of its own work before each.
 pub(crate) fn exchange<S: Subject>(threads: usize, messages: u64, handler: u32, own: u32) -> Took {
     contend::<S>(threads, messages * threads as u64, |subject| {
         let mut mine = 1;
@@ -99,8 +100,8 @@ pub(crate) fn exchange<S: Subject>(threads: usize, messages: u64, handler: u32, 
     })
 }
 
-/// As [`exchange`]: how long one call in `every` has taken, in nanoseconds, the clock's own time
-/// included.
+/// As [`exchange`], but returns how long one call in `every` has taken, in nanoseconds, the clock's
+/// own time included.
 pub(crate) fn timed<S: Subject>(
     threads: usize,
     messages: u64,

@@ -1,6 +1,6 @@
-//! The loads of objects that write to each other, as programs of actors do: questions and answers
-//! that are messages, pings to random others, a bank whose tellers wait for nobody; and those of
-//! many objects on a pool: a quiet one beside flooded ones, and what one costs to make.
+//! The loads of objects that write to each other, as programs of actors do: requests and answers
+//! that are messages, pings to random others, a bank whose tellers do not wait; and those of many
+//! objects on a pool: a quiet one beside flooded ones, and the cost of creating one.
 //!
 //! As in [`actors`](super::actors), each checks its result.
 
@@ -17,7 +17,7 @@ use super::rivals::Slot;
 use super::runs::{Took, alone, at_once};
 use super::{Letter, Way, spend};
 
-/// Tells the thread that has made it when so many are done.
+/// Notifies the thread that has created it when this many are done.
 struct End {
     left: AtomicUsize,
     told: Arc<Slot<()>>,
@@ -39,17 +39,17 @@ impl End {
     }
 }
 
-/// The share of the `i`th of `many`.
+/// Returns the share of the `i`th of `many`.
 fn share(all: u64, many: usize, i: usize) -> u64 {
     all / many as u64 + u64::from((i as u64) < all % many as u64)
 }
 
-/// To the one that is asked. The state counts questions.
+/// A message to the object that is asked. The state counts requests.
 enum Question<W: Way> {
-    /// Has these begin. They do it in the midst of a turn of the one they ask, so all of them have
-    /// asked once before the first is answered, on whichever thread.
+    /// Makes these begin. They do it in the midst of a turn of the object that they ask, so all of
+    /// them have asked once before the first is answered, on whichever thread.
     Begin(Vec<W::Of<Reply<W>>>),
-    /// Who wants to be answered.
+    /// The asker that wants to be answered.
     Ask(W::Of<Reply<W>>),
     HowMany,
 }
@@ -62,12 +62,12 @@ struct Asker<W: Way> {
     end: Arc<End>,
 }
 
-/// To one that asks. The answer is the sum of all replies.
+/// A message to an asker. The answer is the sum of all replies.
 enum Reply<W: Way> {
     Meet(W::Of<Reply<W>>),
     Begin,
     Is(u64),
-    /// Lets go of itself.
+    /// Drops its own handle.
     Leave,
 }
 
@@ -121,7 +121,7 @@ impl<W: Way> Asker<W> {
     }
 }
 
-/// So many objects ask one, by a message that is answered by a message, one question after the
+/// `askers` objects ask one, by a message that is answered by a message, one request after the
 /// other each, `asks` in all. One thread begins it, and runs it where no pool does.
 pub(crate) fn asks_by_message<W: Way>(askers: usize, asks: u64) -> Took {
     assert!(asks >= askers as u64, "each has to ask");
@@ -141,7 +141,7 @@ pub(crate) fn asks_by_message<W: Way>(askers: usize, asks: u64) -> Took {
         end.wait();
     });
     let sum: u64 = all.iter().map(|asker| W::ask(asker, Reply::Leave)).sum();
-    // The replies are the numbers up to there, each once.
+    // The replies are the numbers up to `asks`, each once.
     assert_eq!(sum, asks * (asks + 1) / 2, "{}: wrong replies", W::NAME);
     assert_eq!(W::ask(&to, Question::HowMany), asks, "{}: questions were lost", W::NAME);
     took
@@ -151,7 +151,7 @@ struct Pinger<W: Way> {
     all: Option<Everybody<W>>,
     me: usize,
     dice: Dice,
-    /// Pings that it has yet to send, the one under way included.
+    /// Pings that it has yet to send, the current one included.
     left: u64,
     end: Option<Arc<End>>,
     pinged: u64,
@@ -162,15 +162,15 @@ type Everybody<W> = Arc<[<W as Way>::Of<Ping<W>>]>;
 /// The answer is how often the object was pinged.
 enum Ping<W: Way> {
     Meet(Everybody<W>),
-    /// Has it ping others so many times.
+    /// Makes it ping others this many times.
     Begin(u64, Arc<End>),
     /// From this one.
     Hit(usize),
     Pong,
-    /// Has these share so many pings. They begin in the midst of this turn, so all
-    /// of them have a ping under way where turns do not run inside of each other.
+    /// Makes these share this many pings. They begin in the midst of this turn, so all of them have
+    /// a ping under way where turns do not run inside of each other.
     BeginAll(Range<usize>, u64, Arc<End>),
-    /// Lets go of the others.
+    /// Drops the others.
     Leave,
 }
 
@@ -223,8 +223,8 @@ impl<W: Way> Pinger<W> {
     }
 }
 
-/// So many objects ping random others and wait for the pong, a message as well, before they ping
-/// the next. Each thread has its part of the objects begin; `messages` are of each thread.
+/// `objects` objects ping random others and wait for the pong, a message as well, before they ping
+/// the next. Each thread makes its part of the objects begin; `messages` are of each thread.
 pub(crate) fn random_pings<W: Way>(threads: usize, objects: usize, messages: u64) -> Took {
     let make = |me| {
         let dice = Dice::of(me);
@@ -257,9 +257,9 @@ struct Account {
     changes: u64,
 }
 
-/// To an account. The answer is the balance, and how often it has changed.
+/// A message to an account. The answer is the balance, and how often it has changed.
 enum Slip<W: Way> {
-    /// Is confirmed to the teller, who has the money brought to the other account.
+    /// Is confirmed to the teller, which sends the money to the other account.
     Withdraw {
         amount: u64,
         to: usize,
@@ -283,17 +283,17 @@ struct Teller<W: Way> {
     end: Option<Arc<End>>,
 }
 
-/// To a teller. The answer is how many transfers are done.
+/// A message to a teller. The answer is the number of completed transfers.
 enum Till<W: Way> {
     Meet(W::Of<Till<W>>),
-    /// So many transfers.
+    /// Begins this many transfers.
     Begin(u64, Arc<End>),
     Withdrawn {
         amount: u64,
         to: usize,
     },
     Deposited,
-    /// Lets go of itself.
+    /// Drops its own handle.
     Leave,
 }
 
@@ -370,9 +370,9 @@ impl<W: Way> Teller<W> {
     }
 }
 
-/// Two tellers transfer money between random ones of so many accounts, four messages a transfer, 64
-/// transfers of each under way at once. They are begun by one thread, one after the other, or by
-/// two at once; `transfers` are of each thread.
+/// Two tellers transfer money between random ones of `accounts`, four messages a transfer, 64
+/// transfers of each under way at once. One thread begins them one after the other, or two at once;
+/// `transfers` are of each thread.
 pub(crate) fn tellers<W: Way>(threads: usize, accounts: usize, transfers: u64) -> Took {
     const TELLERS: usize = 2;
     let open = |_| W::make::<Slip<W>>(Account { balance: OPENING, changes: 0 });
@@ -414,7 +414,7 @@ pub(crate) fn tellers<W: Way>(threads: usize, accounts: usize, transfers: u64) -
     took
 }
 
-/// Messages that wait for a flooded object, always.
+/// The constant number of messages that wait for a flooded object.
 const DEEP: u64 = 10_000;
 
 struct Flooded<W: Way> {
@@ -424,12 +424,12 @@ struct Flooded<W: Way> {
     ended: u64,
 }
 
-/// The answer is how many messages have been handled, and how many of them were not sent again.
+/// The answer is the number of handled messages, and how many of them were not sent again.
 enum Flood<W: Way> {
     Meet(W::Of<Flood<W>>),
-    /// Works for so many rounds and sends itself again, unless it is over.
+    /// Works for this many rounds and sends itself again, unless it is over.
     Again(u32, Arc<AtomicBool>),
-    /// Lets go of itself.
+    /// Drops its own handle.
     Leave,
     Count,
 }
@@ -459,7 +459,7 @@ impl<W: Way> Letter for Flood<W> {
     }
 }
 
-/// When it was sent. The state is how long messages took from there to their turn, in nanoseconds.
+/// The time of its send. The state is the times from there to the turns, in nanoseconds.
 enum Note {
     Sent(Instant),
     Read,
@@ -481,17 +481,17 @@ impl Letter for Note {
     }
 }
 
-/// What came of a quiet object beside flooded ones.
+/// The result of a quiet object beside flooded ones.
 pub(crate) struct Quiet {
     /// From send to turn, in nanoseconds.
     pub(crate) took: Vec<u32>,
-    /// What the flooded ones have handled meanwhile.
+    /// The number of messages that the flooded ones have handled meanwhile.
     pub(crate) flood: u64,
     pub(crate) during: Duration,
 }
 
-/// Sends a quiet object so many messages, one every 0.1 ms or so, while each of so many others has
-/// 10,000 messages waiting: each of those sends itself again, so no thread but the pool's is busy.
+/// Sends a quiet object `messages`, one every 0.1 ms or so, while each of `flooded` others has
+/// 10,000 messages waiting: each of those sends itself again, so only the pool's threads are busy.
 pub(crate) fn quiet<W: Way>(flooded: usize, messages: usize, handler: u32) -> Quiet {
     let quiet = W::make::<Note>(Vec::with_capacity(messages));
     let over = Arc::new(AtomicBool::new(false));
@@ -514,7 +514,7 @@ pub(crate) fn quiet<W: Way>(flooded: usize, messages: usize, handler: u32) -> Qu
     over.store(true, Ordering::Relaxed);
     for one in &all {
         W::ask(one, Flood::Leave);
-        // Behind all that was sent before the one above was handled.
+        // Behind all messages sent before the one above was handled.
         assert_eq!(W::ask(one, Flood::Count).1, DEEP, "{}: a flood has run dry", W::NAME);
     }
     let took = W::ask(&quiet, Note::Read);
@@ -522,7 +522,7 @@ pub(crate) fn quiet<W: Way>(flooded: usize, messages: usize, handler: u32) -> Qu
     Quiet { took, flood, during }
 }
 
-/// Counts for many threads, each of which has a line for itself.
+/// Counts for many threads, each of which has a cache line of its own.
 struct Tally([CachePadded<AtomicU64>; 64]);
 
 impl Tally {
@@ -578,7 +578,7 @@ impl Letter for First {
     }
 }
 
-/// Makes `many` objects and gives each its first message, until all have been handled.
+/// Creates `many` objects and gives each its first message, until all have been handled.
 pub(crate) fn first_messages<W: Way>(many: u64) -> Took {
     let (handled, gone) = (HANDLED.sum(), GONE.sum());
     let make = W::maker::<First>();
@@ -598,8 +598,9 @@ pub(crate) fn first_messages<W: Way>(many: u64) -> Took {
     took
 }
 
-/// Resident bytes of each of `many` idle objects with a state of 8 bytes, its handle included, once
-/// it has handled a message; none where the system does not tell. For a process of its own.
+/// Returns the resident bytes of each of `many` idle objects with a state of 8 bytes, its handle
+/// included, once it has handled a message; `None` where the system does not report them. For a
+/// process of its own.
 pub(crate) fn resident<W: Way>(many: u64) -> Option<f64> {
     let handled = HANDLED.sum();
     let mut all = Vec::with_capacity(many as usize);
@@ -608,12 +609,12 @@ pub(crate) fn resident<W: Way>(many: u64) -> Option<f64> {
         let one = new(Small(0));
         W::put(&one, First);
         all.push(one);
-        // Few messages wait at once, for what is asked is not what they take.
+        // Few messages wait at once, because their memory is not measured.
         if number % 64 == 0 {
             HANDLED.wait_for(handled + number);
         }
     };
-    // What the first ones need once.
+    // The fixed cost of the first ones.
     let few = (many / 10).min(1000);
     (1..=few).for_each(&mut make);
     let before = resident_now()?;
@@ -626,7 +627,7 @@ pub(crate) fn resident<W: Way>(many: u64) -> Option<f64> {
     Some(bytes / (many - few) as f64)
 }
 
-/// Bytes of this process that are in memory, where the system tells.
+/// Returns the resident bytes of this process, where the system reports them.
 fn resident_now() -> Option<f64> {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;

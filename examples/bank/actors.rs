@@ -30,20 +30,20 @@ impl Handler<Deposit> for Account {
     }
 }
 
-/// Why a question did not change its account.
+/// The reason why a request did not change its account.
 enum Failed {
     Cancelled,
     Panicked,
 }
 
-/// The end of a question: its answer, or why it certainly had no effect.
+/// Waits for the end of a request: its answer, or the reason why it certainly had no effect.
 fn settle<R, M>(reply: Reply<R, M>, hasty: bool) -> Result<R, Failed> {
     let limit = if hasty { Limit::Within(HASTE) } else { Limit::Unlimited };
     let answer = match reply.within(limit) {
         Ok(answer) => Ok(answer),
-        // Its turn never comes.
+        // The request never runs.
         Err(WaitError::Cancelled(_)) => return Err(Failed::Cancelled),
-        // Too late to give up: it is being done.
+        // Too late to withdraw it: it runs already.
         Err(WaitError::TimedOut(reply)) => reply.wait(),
         Err(WaitError::Ask(error)) => Err(error),
         Err(other) => panic!("{other}"),
@@ -54,7 +54,7 @@ fn settle<R, M>(reply: Reply<R, M>, hasty: bool) -> Result<R, Failed> {
     })
 }
 
-/// Withdraws here, deposits there, and gives back if the second fails.
+/// Withdraws from one account, deposits to the other, and returns the money if the deposit fails.
 fn transfer(from: &Actor<Account>, to: &Actor<Account>, order: Order) -> Outcome {
     let Order { amount, hasty, .. } = order;
     match settle(from.ask(Withdraw { amount, panics: order.withdraw_panics }), hasty) {
@@ -67,7 +67,7 @@ fn transfer(from: &Actor<Account>, to: &Actor<Account>, order: Order) -> Outcome
         Ok(()) => return Outcome::Done,
         Err(failed) => failed,
     };
-    // The money is with nobody. Giving it back has no limit.
+    // The money is on neither account. Returning it has no time limit.
     from.ask(Deposit { amount, panics: false }).wait().expect("the bank is open");
     match failed {
         Failed::Cancelled => Outcome::Cancelled,
@@ -90,7 +90,7 @@ impl Bank for Actors {
     }
 }
 
-/// Accounts that go on after a panic: their methods leave nothing half done.
+/// Accounts that stay usable after a panic: their methods leave nothing half done.
 pub(crate) fn open(accounts: usize) -> impl Bank {
     let account = |_| {
         Actor::builder()

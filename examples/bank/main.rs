@@ -1,19 +1,19 @@
-//! A bank: each account is an actor, and transfers between random accounts are made by asking two
-//! of them.
+//! A bank: each account is an actor, and transfers between random accounts are made by requests to
+//! two of them.
 //!
 //! Beside it, the same transfers with two `parking_lot::Mutex`es each, locked in a fixed order.
-//! What to look at:
+//! Points of interest:
 //!
-//! - [`actors::transfer`]: withdraw here, deposit there, and give back if the second fails. Some
-//!   questions panic on purpose, some are given up after a microsecond. Each way in which a
-//!   question can end is one arm of a `match`, and none of them is "perhaps".
-//! - [`mutexes::transfer`]: the same with locks. It promises more: nobody sees money that has left
-//!   one account and not reached the other. And it promises less: whoever comes second stands and
-//!   waits, and a panic or a time-out is the caller's own business. With many accounts and such
-//!   short turns, two locks are the faster way: that is what they are for.
+//! - [`actors::transfer`]: withdraws from one account, deposits to the other, and returns the money
+//!   if the deposit fails. Some requests panic on purpose, some are withdrawn after a microsecond.
+//!   Each way in which a request can end is one arm of a `match`, and none of them is uncertain.
+//! - [`mutexes::transfer`]: the same with locks. It promises more: no thread sees money that has
+//!   left one account and not reached the other. And it promises less: a thread that comes second
+//!   blocks, and panics and time-outs are left to the caller. With many accounts and such short
+//!   turns, two locks are faster: this is the load that they are made for.
 //! - The output: throughput and the latency of single transfers, medians over interleaved rounds;
-//!   then how the transfers ended. The sum over all accounts is checked after every round. If it is
-//!   ever wrong, the program says so and exits with 1.
+//!   then the outcomes of the transfers. The sum over all accounts is checked after every round. If
+//!   it is ever wrong, the program reports it and exits with 1.
 //!
 //! ```text
 //! cargo run --release --example bank -- --accounts 1000 --transfers 200000 --threads 2
@@ -35,11 +35,11 @@ use std::time::{Duration, Instant};
 use options::Options;
 use report::{Round, Variant};
 
-/// What every account begins with.
+/// The initial balance of every account.
 const OPENING: u64 = 1_000;
-/// How long a hasty customer waits.
+/// The time that a hasty customer waits.
 const HASTE: Duration = Duration::from_micros(1);
-/// What the panics say that are part of the exercise.
+/// The message of panics that are part of the exercise.
 const ON_PURPOSE: &str = "a bug, on purpose";
 
 #[derive(Debug)]
@@ -48,8 +48,8 @@ struct Account {
 }
 
 impl Account {
-    /// False if there is not enough. Checks first and changes last: a panic leaves nothing half
-    /// done.
+    /// Returns false if the balance is too low. Checks first and changes last: a panic leaves
+    /// nothing half done.
     fn withdraw(&mut self, amount: u64, panics: bool) -> bool {
         if panics {
             std::panic::panic_any(ON_PURPOSE);
@@ -67,7 +67,7 @@ impl Account {
     }
 }
 
-/// One transfer, as the dice have it.
+/// One random transfer.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     from: usize,
@@ -78,7 +78,7 @@ struct Order {
     deposit_panics: bool,
 }
 
-/// How a transfer ended. Only the first one has moved money.
+/// The outcome of a transfer. Only the first one has moved money.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
     Done,
@@ -87,13 +87,13 @@ enum Outcome {
     Panicked,
 }
 
-/// A bank that can be asked for transfers by several threads.
+/// A bank that takes transfers from several threads.
 trait Bank: Sync {
     fn transfer(&self, order: Order) -> Outcome;
     fn sum(&self) -> u64;
 }
 
-/// Xorshift: the same seed gives both banks the same orders.
+/// Xorshift: with the same seed, both banks get the same orders.
 struct Dice(u64);
 
 impl Dice {
@@ -119,10 +119,10 @@ impl Dice {
     }
 }
 
-/// Every so many transfers, one is timed: looking at the clock costs as much as a transfer.
+/// The interval of timed transfers: reading the clock costs as much as a transfer.
 const TIMED: usize = 8;
 
-/// One round of transfers on one bank, by several threads at once.
+/// Runs one round of transfers on one bank, by several threads at once.
 fn round(bank: &dyn Bank, options: &Options, number: u64) -> Round {
     let start = Barrier::new(options.threads);
     let parts: Vec<_> = thread::scope(|scope| {
@@ -208,11 +208,11 @@ fn main() -> ExitCode {
     print(text.trim_end(), right)
 }
 
-/// Prints what is to be said; success only if that went out, and all is right.
+/// Prints the text. Returns success only if it was written, and the result is right.
 fn print(text: &str, right: bool) -> ExitCode {
     let mut out = stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        // Whoever read the output has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("bank: {error}");
             ExitCode::FAILURE

@@ -25,7 +25,7 @@ pub(crate) struct Options {
     pub(crate) json: bool,
 }
 
-/// The options; none if only help was wanted.
+/// Parses the options. Returns none if only help was requested.
 pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let mut options = Options {

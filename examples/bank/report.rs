@@ -1,4 +1,4 @@
-//! Medians over rounds, and how they are told.
+//! Medians over rounds, and their formatting.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use crate::OPENING;
 use crate::options::Options;
 
-/// What one round on one bank came to.
+/// The result of one round on one bank.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     pub(crate) took: Duration,
-    /// In the order of `Outcome`.
+    /// Counts, in the order of `Outcome`.
     pub(crate) outcomes: [usize; 4],
-    /// Nanoseconds of single transfers.
+    /// The latencies of single transfers, in nanoseconds.
     pub(crate) latencies: Vec<u64>,
-    /// Over all accounts, when the round was over.
+    /// The sum over all accounts, when the round was over.
     pub(crate) sum: u64,
 }
 
@@ -55,7 +55,7 @@ impl Variant {
         self.sums.push(round.sum);
     }
 
-    /// Was the sum right after every round, and has every transfer come to an end?
+    /// Returns true if the sum was right after every round, and every transfer has ended.
     fn is_right(&self, options: &Options, rounds: u64) -> bool {
         let sum = options.accounts as u64 * OPENING;
         let transfers = options.transfers as u64 * rounds;
@@ -78,7 +78,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The report, and whether every bank came out right.
+/// Returns the report, and whether the result of every bank is right.
 pub(crate) fn report(variants: &[Variant], options: &Options, rounds: u64) -> (String, bool) {
     let mut text = String::new();
     let write = if options.json { json } else { table };

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The arguments; or how the program ends without them: after `--help`, or with a word on what is
-/// wrong.
+/// Parses the arguments. Otherwise returns the exit code, after it has printed the help or the
+/// error.
 pub(crate) fn parse<A: Parser>(program: &str) -> Result<A, ExitCode> {
     A::try_parse().map_err(|told| match told.print() {
-        // Whoever read the output has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("{program}: {error}");
             ExitCode::FAILURE

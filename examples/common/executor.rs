@@ -1,5 +1,5 @@
-//! Where the actors of an example run: the choice `--executor`, and what it stands for. A new
-//! executor is one more line in each `match`.
+//! The executors of an example's actors: the option `--executor`, and its values. A new executor is
+//! one more line in each `match`.
 
 // Each example uses a part of this.
 #![allow(dead_code)]
@@ -12,16 +12,16 @@ use turnwise::{ActorBuilder, Drain, Executor, ThreadPool};
 
 use crate::Failure;
 
-/// What can be chosen. The names are those of the command line.
+/// The values of the option. The names are those of the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Choice {
-    /// On the threads that send.
+    /// The threads that send.
     Inline,
-    /// In a pool of this crate.
+    /// A pool of this crate.
     Pool,
-    /// In a rayon pool.
+    /// A rayon pool.
     Rayon,
-    /// On a few threads of their own, fed by a channel.
+    /// A few threads, fed by a channel.
     Threads,
 }
 
@@ -48,19 +48,19 @@ impl FromStr for Choice {
     }
 }
 
-/// An executor that is there: actors are built for it by [`run`](Self::run).
+/// A running executor: actors are built for it by [`run`](Self::run).
 pub(crate) struct Place {
     executor: Option<Arc<dyn Executor>>,
     workers: Vec<JoinHandle<()>>,
 }
 
 impl Place {
-    /// The chosen place, where so many threads run turns; `waiting` turns at most wait for others
-    /// meanwhile.
+    /// Starts the chosen executor, with this many threads for turns; at most `waiting` turns wait
+    /// for others at a time.
     ///
-    /// A turn that waits keeps its thread, and an actor is run by its executor and by nobody else.
-    /// So a pool that does not see to it by itself, as ours does, needs a thread more for each of
-    /// them: if all threads waited for actors that are to run there, they would wait for ever.
+    /// A turn that waits keeps its thread, and only its executor runs an actor. A pool of this
+    /// crate compensates for that. Other pools need one more thread for each turn that waits: if
+    /// all threads waited for actors that are to run there, they would deadlock.
     pub(crate) fn new(choice: Choice, threads: usize, waiting: usize) -> Result<Self, Failure> {
         let all = threads + waiting;
         Ok(match choice {
@@ -73,26 +73,26 @@ impl Place {
         })
     }
 
-    /// No executor: a thread that sends to an idle actor runs it.
+    /// Uses no executor: a thread that sends to an idle actor runs it.
     pub(crate) fn inline() -> Self {
         Place { executor: None, workers: Vec::new() }
     }
 
-    /// A pool of this crate: with the place it goes.
+    /// Starts a pool of this crate, which ends with this value.
     fn pool(threads: usize) -> Result<Self, Failure> {
         let pool = ThreadPool::builder().threads(threads).build()?;
         let executor = move |drain| pool.handle().execute(drain);
         Ok(Place { executor: Some(Arc::new(executor)), workers: Vec::new() })
     }
 
-    /// A pool that the application has already.
+    /// Uses a pool that the application has already.
     pub(crate) fn rayon(pool: Arc<rayon::ThreadPool>) -> Self {
         let executor = move |drain: Drain| pool.spawn_fifo(|| drain.run());
         Place { executor: Some(Arc::new(executor)), workers: Vec::new() }
     }
 
-    /// The smallest pool there is: threads that take drains from a channel. They end with the last
-    /// actor that holds the channel's other end.
+    /// Starts a minimal pool: threads that take drains from a channel. They end with the last actor
+    /// that holds the sender of the channel.
     fn threads(threads: usize) -> Result<Self, Failure> {
         let (submit, drains) = crossbeam_channel::unbounded::<Drain>();
         let worker = |n| {
@@ -102,23 +102,23 @@ impl Place {
                 .spawn(move || drains.into_iter().for_each(Drain::run))
         };
         let workers = (0..threads).map(worker).collect::<Result<_, _>>()?;
-        // A drain that nobody can take any more is dropped: its actor is stopped, and everybody is
-        // told.
+        // A drain that no thread can take any more is dropped: its actor is stopped, and all
+        // waiting callers get an error.
         let executor = move |drain| drop(submit.send(drain));
         Ok(Place { executor: Some(Arc::new(executor)), workers })
     }
 
-    /// Do the senders do the work?
+    /// Returns true if the senders do the work.
     pub(crate) fn is_inline(&self) -> bool {
         self.executor.is_none()
     }
 
-    /// The executor, unless the senders do the work.
+    /// Returns the executor, unless the senders do the work.
     pub(crate) fn executor(&self) -> Option<Arc<dyn Executor>> {
         self.executor.clone()
     }
 
-    /// The actor is to run here.
+    /// Makes the actor run here.
     pub(crate) fn run<S: Send + 'static>(&self, builder: ActorBuilder<S>) -> ActorBuilder<S> {
         match self.executor() {
             Some(executor) => builder.executor(move |drain| executor.execute(drain)),

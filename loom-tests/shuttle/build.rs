@@ -1,5 +1,5 @@
-//! Makes a copy of the shipped sources with the bugs of `../planted.txt` in it, each behind a
-//! question to `sync::planted`: without a bug that is shown, it is what ships.
+//! Makes a copy of the shipped sources with the bugs of `../planted.txt` in it, each behind a call
+//! of `sync::planted`: as long as no bug is on, it behaves as the shipped sources.
 
 #[path = "../planting.rs"]
 mod planting;

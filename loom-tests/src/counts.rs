@@ -1,23 +1,23 @@
-//! How many executions each model has: a file that says it, and whether that is still so.
+//! The number of executions of each model: a file records it, and a check compares it.
 //!
 //! The version of loom is pinned, so a count changes only if the sequence of shared accesses does:
-//! for a move of code, equal counts are the proof that nothing else moved.
+//! for a move of code, equal counts prove that nothing else moved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the runner does with the file.
+/// The runner's use of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counts {
     Ignored,
-    /// A count that is another, or is not in the file, is an error.
+    /// A count that differs, or is not in the file, is an error.
     Checked,
-    /// They are written into the file.
+    /// The counts are written into the file.
     Blessed,
 }
 
-/// Model, tree, and at which bounds.
+/// Model, tree, and bounds.
 pub(crate) type Key = (String, &'static str, &'static str);
 
 fn file() -> PathBuf {
@@ -38,7 +38,8 @@ fn read() -> BTreeMap<(String, String, String), u64> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
 }
 
-/// The jobs with the most executions first, by the file: no long one is left for the end.
+/// Sorts the jobs with the most executions first, by the file, so that no long one is left for the
+/// end.
 pub(crate) fn longest_first<J>(jobs: &mut [J], key: impl Fn(&J) -> Key) {
     let known = read();
     jobs.sort_by_key(|job| {
@@ -47,8 +48,8 @@ pub(crate) fn longest_first<J>(jobs: &mut [J], key: impl Fn(&J) -> Key) {
     });
 }
 
-/// Models to which a narrow COUNT makes no difference: they have as many executions in both trees
-/// by the file, and in the real one still.
+/// Returns the models to which a narrow COUNT makes no difference: they have as many executions in
+/// both trees by the file, and still in the real one.
 pub(crate) fn unsaturated(ran: &BTreeMap<Key, u64>) -> BTreeSet<String> {
     let known = read();
     let ran = ran.iter().filter(|((_, tree, bounds), _)| (*tree, *bounds) == ("real", "full"));
@@ -61,8 +62,8 @@ pub(crate) fn unsaturated(ran: &BTreeMap<Key, u64>) -> BTreeSet<String> {
 }
 
 impl Counts {
-    /// Compares or writes; false if something is not as the file says. `whole`: every model was run
-    /// at these bounds, so others are gone.
+    /// Compares or writes the counts. Returns false if one differs from the file. `whole`: every
+    /// model was run at these bounds, so others are gone.
     pub(crate) fn settle(self, ran: &BTreeMap<Key, u64>, whole: bool) -> bool {
         if self == Counts::Ignored {
             return true;

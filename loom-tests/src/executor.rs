@@ -1,4 +1,4 @@
-//! Of the executors, the one whose own steps order anything. The others' are those of the pool, which
+//! The one executor whose own steps order anything. The others' steps are those of the pool, which
 //! is a floor, and of runtimes that loom does not know.
 
 #[path = "../../src/executor/manual.rs"]

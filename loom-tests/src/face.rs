@@ -1,5 +1,5 @@
-//! What the root of the published crate re-exports, as far as the packages that are built on it use
-//! it.
+//! The re-exports of the published crate's root, as far as the packages that are built on it use
+//! them.
 
 pub(crate) use super::actor::{
     AbortHandle, Actor, AsyncTurn, Context, Handler, Promise, Reply, Spawner, WaitError, WeakActor,

@@ -1,17 +1,16 @@
-//! Where drains go whose actor has no executor: here, the thread that submits them. Inside the call
-//! that submits it the drain is put off until that is over, like everything that an executor runs
-//! there.
+//! The fallback of actors without an executor: here, the thread that submits a drain. Inside the
+//! call that submits it the drain is deferred until that is over, as with any executor.
 //!
-//! A test may have them wait instead ([`later`]), for a thread that runs them.
+//! A test may make drains wait instead ([`later`]), for a thread that runs them.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use super::cell::executor::Drain;
 
-/// A place where drains wait.
+/// A queue in which drains wait.
 pub trait Later {
-    /// Puts a drain there.
+    /// Adds a drain.
     fn put(&self, drain: Drain);
 }
 
@@ -20,7 +19,7 @@ std::thread_local! {
     static PLACE: RefCell<Option<Weak<dyn Later>>> = const { RefCell::new(None) };
 }
 
-/// From now on, what this thread submits waits in that place, as long as that is there.
+/// Makes drains that this thread submits wait in that queue, as long as it exists.
 pub fn later(place: &Arc<impl Later + 'static>) {
     let place = place.clone() as Arc<dyn Later>;
     PLACE.set(Some(Arc::downgrade(&place)));
@@ -37,8 +36,8 @@ pub(crate) fn execute(drain: Drain, _: bool) {
     }
 }
 
-/// Without such a place, no other thread goes on with anything: an actor without an executor of its
-/// own has no budget.
+/// Without such a queue, no other thread continues anything: an actor without an executor has no
+/// budget.
 pub(crate) fn is_closed() -> bool {
     place().is_none()
 }

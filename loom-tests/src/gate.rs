@@ -3,11 +3,11 @@
 //!
 //! 1. Every model is run once and lists its sites. Every atomic operation in the sources must be
 //!    among them.
-//! 2. Each ordering that is more than relaxed is weakened by itself (AcqRel by halves, a fence is
-//!    taken away), and the models that come by its site are run, the quickest first and at two
-//!    preemptions, then at their own bounds, until one is red: it is the killer.
-//! 3. What survives needs a reason in `reasons.txt`; a reason that fits nothing, or fits what was
-//!    killed, is an error.
+//! 2. Each ordering that is stronger than relaxed is weakened by itself (AcqRel by halves, a fence
+//!    is removed), and the models that use its site are run, the quickest first and at two
+//!    preemptions, then at their own bounds, until one fails: it is the killer.
+//! 3. A weakening that survives needs a reason in `reasons.txt`; a reason that fits nothing, or
+//!    fits a killed one, is an error.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -20,7 +20,7 @@ use crate::runner::{Job, Tree, Verdict, at_most_quick, in_parallel};
 
 const ORDERINGS: [&str; 5] = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
 
-/// An ordering in the source, and the models that come by.
+/// An ordering in the source, and the models that use it.
 struct Use {
     ordering: String,
     models: Vec<(Tree, &'static str)>,
@@ -34,7 +34,7 @@ struct Mutant {
     killer: Option<&'static str>,
 }
 
-/// Why a weakening is not noticed.
+/// The reason for a weakening that no model notices.
 struct Reason {
     file: String,
     op: String,
@@ -68,8 +68,8 @@ pub(crate) fn run() -> bool {
     report(&mutants, &mut errors) && errors.is_empty()
 }
 
-/// All sites, and how long each model took. The narrow tree counts where the real one does not come
-/// by (saturation).
+/// Lists all sites, and the duration of each model. The narrow tree counts where the real one does
+/// not use a site (saturation).
 fn list(errors: &mut Vec<String>) -> (BTreeMap<String, Use>, HashMap<&'static str, Duration>) {
     let found = Mutex::new((BTreeMap::<String, Use>::new(), HashMap::new(), errors));
     for tree in [Tree::Real, Tree::Narrow] {
@@ -107,27 +107,28 @@ fn list(errors: &mut Vec<String>) -> (BTreeMap<String, Use>, HashMap<&'static st
     (uses, took)
 }
 
-/// The bound of the quick round, for this model.
+/// Returns the bound of the quick round for this model.
 fn quick(model: &Model) -> Option<usize> {
     at_most_quick(model.bound)
 }
 
-/// The sources as they are shipped.
+/// Returns the folder of the shipped sources.
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../src")
 }
 
-/// Those of the locks.
+/// Returns that of the locks.
 fn locks() -> PathBuf {
     sources().join("../crates/turnwise-locks/src")
 }
 
-/// The files of the executors that the models do not run (`src/executor.rs` says why), and those of
-/// the pool that reach its queues, may only use relaxed operations, but for these.
+/// Files of the executors that the models do not run (`src/executor.rs` says why), and those of the
+/// pool that reach its queues, may only use relaxed operations, except for these.
 const NOT_HERE: [(&str, &str); 1] =
     [("executor/tokio.rs", "a flag that says that a runtime is gone: it needs a runtime")];
 
-/// Is this file one that the models do not have, or not as a whole? Or one of the locks, whose counters are the standard library's: they, too, may be relaxed.
+/// True if the models do not have this file, or not as a whole; or if it is one of the locks, whose
+/// counters are the standard library's: they may be relaxed, too.
 fn is_not_here(file: &str) -> bool {
     if locks().join(file).exists() && !sources().join(file).exists() {
         return true;
@@ -140,7 +141,7 @@ fn is_not_here(file: &str) -> bool {
         || has("pool/", &["alarm.rs", "idle.rs", "lifo_slot.rs"])
 }
 
-/// Every atomic operation in the sources must have been used.
+/// Checks that every atomic operation in the sources has been used.
 fn scan(uses: &BTreeMap<String, Use>, errors: &mut Vec<String>) {
     let mut operations = Vec::new();
     scan_dir(&sources(), "", &mut operations);
@@ -163,7 +164,7 @@ fn scan(uses: &BTreeMap<String, Use>, errors: &mut Vec<String>) {
     }
 }
 
-/// The file of a site.
+/// Returns the file of a site.
 fn file(site: &str) -> &str {
     site.split('@').next().unwrap_or_default()
 }
@@ -188,8 +189,8 @@ fn scan_dir(dir: &Path, prefix: &str, operations: &mut Vec<String>) {
     }
 }
 
-/// The operations of a text, with their lines: a name before a parenthesis in which an ordering is
-/// named; the relaxed ones aside, if they need not be looked at.
+/// Returns the operations of a text, with their lines: a name before a parenthesis that contains an
+/// ordering; without the relaxed ones if these need no check.
 fn scan_text(text: &str, skip_relaxed: bool) -> Vec<(usize, String)> {
     let mut operations = Vec::new();
     for (at, _) in text.match_indices('(') {
@@ -218,7 +219,7 @@ fn scan_text(text: &str, skip_relaxed: bool) -> Vec<(usize, String)> {
     operations
 }
 
-/// What stands in the parentheses at the start of the text.
+/// Returns the content of the parentheses at the start of the text.
 fn arguments(text: &str) -> &str {
     let mut depth = 0;
     for (at, c) in text.char_indices() {
@@ -234,7 +235,7 @@ fn arguments(text: &str) -> &str {
     text
 }
 
-/// The weaker forms of an ordering.
+/// Returns the weaker forms of an ordering.
 fn weaker(site: &str, of: &Use) -> Vec<Mutant> {
     let to: &[&str] = match of.ordering.as_str() {
         _ if site.ends_with("@fence") => &["None"],
@@ -248,7 +249,7 @@ fn weaker(site: &str, of: &Use) -> Vec<Mutant> {
         .collect()
 }
 
-/// The first model that notices.
+/// Returns the first model that notices.
 fn killer(mutant: &str, models: &[(Tree, &'static str)]) -> Result<Option<&'static str>, String> {
     for round in [quick, |_: &Model| None] {
         for &(tree, name) in models {
@@ -272,8 +273,8 @@ fn killer(mutant: &str, models: &[(Tree, &'static str)]) -> Result<Option<&'stat
     Ok(None)
 }
 
-/// The checked-in reasons: `file@op | text of the line | weakened to | class | reason | what checks
-/// it instead`.
+/// Reads the checked-in reasons: `file@op | text of the line | weakened to | class | reason | the
+/// check instead`.
 fn reasons(errors: &mut Vec<String>) -> Vec<Reason> {
     let text = include_str!("../reasons.txt");
     let lines = text.lines().filter(|line| line.contains('|') && !line.starts_with('#'));

@@ -1,13 +1,13 @@
-//! Models of turnwise: the files that ship, run by loom in every interleaving.
+//! Models of turnwise: the shipped files, run by loom in every interleaving.
 //!
-//! The floors are included by path and speak of `crate::sync`, which is [loom's flavour](sync)
-//! here. They are compiled three times: as they are, with a COUNT of two bits (`narrow`), and with
+//! The floors are included by path and name `crate::sync`, which is [loom's flavour](sync) here.
+//! They are compiled three times: as they are, with a COUNT of two bits (`narrow`), and with
 //! switchable bugs (`planted`, made by `build.rs`). The [models](models) are compiled with each.
-//! The registry of keys of `turnwise-locks`, its runs, lock objects, slots and admissions are floors,
-//! too: they speak of the published crate, which is this one here. `run.sh` runs them all;
-//! `orderings.sh` weakens every memory ordering by itself and demands that a model notices.
+//! The registry of keys of `turnwise-locks`, its runs, lock objects, slots and admissions are
+//! floors, too: they name the published crate, which is this one here. `run.sh` runs them all;
+//! `orderings.sh` weakens every memory ordering by itself and requires a model that notices.
 
-// What is built on the published crate finds its names here.
+// Packages that are built on the published crate find its names here.
 extern crate self as turnwise;
 
 mod counts;
@@ -23,8 +23,8 @@ mod watchdog;
 #[allow(unused_imports)]
 pub(crate) use face::*;
 
-/// Includes floors of the product. They are linted where they are shipped, and not everything is
-/// called here.
+/// Includes floors of the product. They are linted where they are shipped, and not all of their
+/// items are called here.
 macro_rules! floors {
     ($(#[path = $path:literal] mod $name:ident;)*) => {
         $(
@@ -110,7 +110,7 @@ struct Bug {
     name: &'static str,
     /// The model that has to find it.
     model: &'static str,
-    /// It falls on the first execution.
+    /// True if it falls on the first execution.
     first: bool,
 }
 

@@ -16,8 +16,8 @@
 //! two preemptions at most in the narrow tree, unless the counts are compared. The quick mode runs
 //! the models with two preemptions at most, and leaves the round with failing compare-and-swaps
 //! out. A model process ends with 0 (green), 101 or a signal (red), 3 (the site to be weakened was
-//! never used) or 2 (there is no such thing). A process that uses too much processor time, or
-//! sleeps, is an error: see [`crate::watchdog`].
+//! never used) or 2 (unknown name). A process that uses too much processor time, or sleeps, is an
+//! error: see [`crate::watchdog`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,7 +38,7 @@ const UNKNOWN_SITE: i32 = 3;
 const USAGE: i32 = 2;
 /// The bound of the quick mode, and of the quick round of the gate.
 const QUICK: usize = 2;
-/// What stands before the number of the execution that failed.
+/// The text before the number of the execution that failed.
 const FELL_ON: &str = "red on execution ";
 const AT_ONCE: usize = 2;
 
@@ -59,7 +59,7 @@ impl Tree {
         }
     }
 
-    /// A model of this tree, by its name.
+    /// Returns a model of this tree by its name.
     fn find(self, name: &str) -> Option<Seen> {
         macro_rules! find {
             ($models:path) => {{
@@ -106,13 +106,13 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) verdict: Verdict,
-    /// If it was green.
+    /// The executions, if it was green.
     pub(crate) executions: u64,
     /// The execution that failed, from 1; none if it was green or ended by a signal.
     pub(crate) fell_on: Option<u64>,
     pub(crate) took: Duration,
     pub(crate) output: String,
-    /// What it had to say, if it was red.
+    /// Its output, if it was red.
     pub(crate) errors: String,
 }
 
@@ -121,7 +121,7 @@ impl Job {
         Job { tree, model, bug: None, bound: None, fail_as_load: false, list: false, mutant: None }
     }
 
-    /// By what its executions are known.
+    /// Returns the key of its executions.
     fn key(&self) -> Key {
         let bounds = match (self.fail_as_load, self.bound) {
             (true, _) => "as-load",
@@ -138,7 +138,7 @@ impl Job {
         command.args(self.bound.map(|bound| format!("bound={bound}")));
         command.args(self.fail_as_load.then_some("fail=load"));
         command.args(self.list.then_some("list=sites"));
-        // What loom would read from the environment weakens a gate unseen.
+        // Variables that loom reads would weaken a gate unseen.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("LOOM_") {
                 command.env_remove(name);
@@ -195,7 +195,7 @@ impl Job {
     }
 }
 
-/// All that comes out of a pipe, read on a thread of its own.
+/// Reads all output of a pipe on a thread of its own.
 fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -215,7 +215,7 @@ impl fmt::Display for Job {
     }
 }
 
-/// Does all the jobs, two at a time, in their order.
+/// Runs the jobs, two at a time, in order.
 pub(crate) fn in_parallel<J: Sync>(jobs: &[J], work: impl Fn(&J) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -243,7 +243,7 @@ struct Totals {
     counts: BTreeMap<Key, u64>,
 }
 
-/// Runs jobs that must all come to the same end; adds to the totals.
+/// Runs jobs that must all end with one verdict; adds to the totals.
 fn expect(wanted: Verdict, jobs: &[Job], totals: &mut Totals) {
     let shared = Mutex::new(totals);
     in_parallel(jobs, |job| {
@@ -283,17 +283,17 @@ fn expect(wanted: Verdict, jobs: &[Job], totals: &mut Totals) {
     });
 }
 
-/// Does planted.txt say that this bug falls on the first execution?
+/// True if planted.txt says that this bug falls on the first execution.
 fn marked_first(name: &str) -> bool {
     crate::BUGS.iter().any(|bug| bug.name == name && bug.first)
 }
 
-/// The bound of the quick mode, for a model with this one.
+/// Returns the bound of the quick mode for a model with this one.
 pub(crate) fn at_most_quick(bound: Option<usize>) -> Option<usize> {
     Some(bound.map_or(QUICK, |bound| bound.min(QUICK)))
 }
 
-/// The suite, or the part of it whose names contain one of `parts`.
+/// Runs the suite, or the part of it whose names contain one of `parts`.
 fn suite(parts: &[String]) -> bool {
     let (flags, parts) = parts.iter().partition::<Vec<_>, _>(|part| part.starts_with("--"));
     let (mut quick, mut known) = (false, Counts::Ignored);
@@ -341,7 +341,7 @@ fn suite(parts: &[String]) -> bool {
             Job { bound, ..Job::new(Tree::Narrow, model.name) }
         })
         .collect::<Vec<_>>();
-    // Most of the time, for very few bugs: not in a hurry.
+    // These take most of the time, and find very few bugs, so they run last.
     if !quick {
         jobs.extend(models.iter().map(|model| {
             let bound = at_most_quick(model.bound);
@@ -390,8 +390,8 @@ fn one(args: &[String]) -> i32 {
             }
             Some(("fail", "load")) => {
                 sync::atomic::fail_as_load();
-                // Loom looks back at one access per thread and place: the loads hide some orders,
-                // so that a place may be missed.
+                // Loom looks back at one access per thread and location: the loads hide some
+                // orders, so that a place may be missed.
                 model.places = &[];
             }
             Some(("list", "sites")) => list = true,
@@ -410,8 +410,7 @@ fn one(args: &[String]) -> i32 {
         return UNKNOWN_SITE;
     }
     std::panic::set_hook(Box::new(|info| {
-        // Whatever was not planned ends the model here: unwinding through it could only hide what
-        // went wrong.
+        // An unplanned panic ends the model here: unwinding through it could only hide the error.
         if !info.payload().is::<Planned>() {
             eprintln!("{FELL_ON}{}: {info}", sync::executions());
             std::process::exit(RED);

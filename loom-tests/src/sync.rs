@@ -27,8 +27,8 @@ use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// Sizes small enough that growth is reached by a few messages. A slot holds a node with loom's
-/// cells in it.
+/// Sizes small enough that growth is reached by a few messages. A slot contains a node with loom's
+/// cells.
 pub(crate) mod config {
     pub(crate) const SLOT: usize = 128;
     pub(crate) const HOME: usize = 256;
@@ -39,7 +39,7 @@ pub(crate) mod config {
     pub(crate) const DEPOT_CHUNKS: usize = 1;
 }
 
-/// The same with a COUNT of two bits: saturated by three messages.
+/// Those sizes with a COUNT of two bits: saturated by three messages.
 pub(crate) mod narrow {
     pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, HOME, SLOT};
     pub(crate) const COUNT_MAX: u64 = 3;
@@ -53,7 +53,7 @@ pub(crate) mod small {
     pub(crate) const WAKER_BITS: u32 = 28;
 }
 
-/// Of what has atomics in it: loom sees who drops them.
+/// For types that contain atomics: loom sees the thread that drops them.
 pub(crate) use loom::sync::Arc as Counted;
 
 /// Shards of a registry of keys: with one, all of its calls meet at one lock.
@@ -62,18 +62,18 @@ pub(crate) fn shards() -> usize {
 }
 
 pub(crate) mod hint {
-    /// No patience: the thread looks when it is about to sleep, and loom tries every moment of
+    /// No spinning: the thread checks when it is about to sleep, and loom tries every moment of
     /// that.
     pub(crate) fn done_soon(_: impl FnMut() -> bool) -> bool {
         false
     }
 
-    /// No patience here either.
+    /// No spinning here either.
     pub(crate) fn soon(_: impl FnMut() -> bool) -> bool {
         false
     }
 
-    /// Nor here: see [`Backoff`](super::Backoff).
+    /// No spinning: see [`Backoff`](super::Backoff).
     pub(crate) fn stand_back() {}
 
     pub(crate) fn prefetch(_: *const u8) {}
@@ -81,7 +81,7 @@ pub(crate) mod hint {
     pub(crate) fn prefetch_write(_: *const u8) {}
 }
 
-/// Nothing lies in a cache line here.
+/// There are no cache lines here.
 #[derive(Debug)]
 pub(crate) struct CachePadded<T>(T);
 
@@ -111,7 +111,7 @@ impl Backoff {
     pub(crate) fn snooze(&self) {}
 }
 
-/// A value that can be shared because a shared reference to it does nothing.
+/// A value that can be shared because a shared reference gives no access to it.
 pub(crate) struct Exclusive<T>(T);
 
 // SAFETY: a shared reference gives no access to the value.
@@ -131,11 +131,11 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// Loom's mutex with the face of `parking_lot`'s. A call that may block is counted (R13).
+/// Loom's mutex with the API of `parking_lot`'s. A call that may block is counted (R13).
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
-/// Loom's guard; it is out while its thread waits at a [`Condvar`].
+/// Loom's guard; `None` while its thread waits at a [`Condvar`].
 pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
 
 impl<T> Mutex<T> {
@@ -170,7 +170,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// The system's clock: it stands still until a model calls [`tick`](Self::tick), and wakes nobody.
+/// The system's clock: it stands still until a model calls [`tick`](Self::tick), and wakes no
+/// thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(Duration);
 
@@ -183,13 +184,13 @@ impl Instant {
         self.0.checked_add(time).map(Instant)
     }
 
-    /// So much time passes.
+    /// Advances the time.
     pub(crate) fn tick(time: Duration) {
         NOW.set(NOW.get() + time);
     }
 }
 
-/// What came of a wait with a limit.
+/// The result of a wait with a limit.
 #[derive(Debug)]
 pub(crate) struct Waited;
 
@@ -200,8 +201,8 @@ impl Waited {
     }
 }
 
-/// Loom's condition variable with the face of `parking_lot`'s. There is no time: a limit wakes
-/// nobody.
+/// Loom's condition variable with the API of `parking_lot`'s. There is no time: a limit wakes no
+/// thread.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(loom::sync::Condvar);
 
@@ -264,27 +265,27 @@ fn count_wait() {
     WAITS.set(WAITS.get() + 1);
 }
 
-/// How often a thread of this execution entered a call that may block: a lock or a park.
+/// Returns the number of calls of this execution's threads that may block: locks or parks.
 pub(crate) fn waits() -> u64 {
     WAITS.get()
 }
 
-/// Notes that a model got to an interesting place; it has to get there in one execution at least.
+/// Records that a model reached an interesting place, which at least one execution has to.
 pub(crate) fn reached(place: &'static str) {
     REACHED.with_borrow_mut(|places| places.insert(place));
 }
 
-/// Is that planted bug the one to be shown? Asked by the patched copy of the sources.
+/// True if this planted bug is switched on. Called by the patched copy of the sources.
 pub(crate) fn planted(name: &str) -> bool {
     PLANTED.with_borrow(|active| active.as_deref() == Some(name))
 }
 
-/// Makes [`planted`] say yes to `name`.
+/// Switches the planted bug `name` on.
 pub(crate) fn plant(name: &str) {
     PLANTED.set(Some(name.to_owned()));
 }
 
-/// Executions so far, over all explorations of this process.
+/// Returns the number of executions so far, over all explorations of this process.
 pub(crate) fn executions() -> u64 {
     EXECUTIONS.get()
 }
@@ -293,7 +294,7 @@ pub(crate) fn executions() -> u64 {
 /// checks that each of the `places` was reached.
 pub(crate) fn explore(bound: Option<usize>, places: &[&'static str], model: fn()) {
     let mut builder = loom::model::Builder::new();
-    // All that the environment could say is said here: nothing weakens a model unseen.
+    // All settings are made here, so that the environment cannot weaken a model unseen.
     builder.max_threads = loom::MAX_THREADS - 1;
     builder.max_branches = 2_000;
     builder.max_permutations = None;

@@ -1,35 +1,35 @@
-//! When a model's process is given up.
+//! The limits of a model's process.
 //!
 //! A limit by the clock would turn a loaded machine into a found bug. So the limit is processor
-//! time, read from `/proc`: a process that has to wait for a processor uses none. What sleeps uses
+//! time, read from `/proc`: a process that waits for a processor uses none. A sleeping process uses
 //! none either, and never will: a model's threads are coroutines of one thread, which never sleeps
 //! unless a lock that loom does not know is held across one of loom's steps. Where there is no
-//! `/proc`, a very generous limit by the clock is all there is.
+//! `/proc`, a very generous limit by the clock is the only one.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Processor time, far above what the slowest model uses.
+/// Processor time, far above that of the slowest model.
 const TOO_MUCH: Duration = Duration::from_secs(240);
-/// Asleep at every look for so long, without any processor time: it will not wake up.
+/// The time without processor time, asleep at every look, after which it will not wake up.
 const ASLEEP: Duration = Duration::from_secs(60);
-/// By the clock, where there is no `/proc`.
+/// The limit by the clock, where there is no `/proc`.
 const BY_THE_CLOCK: Duration = Duration::from_secs(4 * 3600);
-/// Between two looks.
+/// The interval of looks.
 const EVERY: Duration = Duration::from_millis(500);
-/// Linux tells user space hundredths of a second, on every processor that this is built for.
+/// Linux reports hundredths of a second to user space, on every processor that this is built for.
 const TICK: Duration = Duration::from_millis(10);
 
 pub(crate) struct Watchdog {
     process: u32,
     start: Instant,
     next: Instant,
-    /// Since when it has been asleep at every look, and the processor time that it had used by
-    /// then.
+    /// The time since when it has been asleep at every look, and the processor time that it had
+    /// used by then.
     asleep: Option<(Instant, Duration)>,
 }
 
-/// What `/proc` says of a process.
+/// The state of a process in `/proc`.
 #[derive(Clone, Copy)]
 struct Seen {
     sleeps: bool,
@@ -42,7 +42,7 @@ impl Watchdog {
         Watchdog { process, start, next: start + EVERY, asleep: None }
     }
 
-    /// Why the process has to be stopped now, if it has to.
+    /// Returns a reason to stop the process now, if there is one.
     pub(crate) fn look(&mut self) -> Option<String> {
         let now = Instant::now();
         if now < self.next {
@@ -69,8 +69,8 @@ impl Watchdog {
     }
 }
 
-/// `pid (name) state ...`, where the times in user and system mode are the 14th and 15th field. The
-/// name may hold anything, parentheses and spaces too.
+/// Parses `pid (name) state ...`, where the times in user and system mode are the 14th and 15th
+/// field. The name may contain anything, also parentheses and spaces.
 fn parse(stat: &str) -> Option<Seen> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields = rest.split_whitespace().collect::<Vec<_>>();

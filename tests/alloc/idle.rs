@@ -1,4 +1,4 @@
-//! What an idle actor costs: a few bytes, no thread, no time.
+//! The cost of an idle actor: a few bytes, no thread, no time.
 
 use crate::child::in_child;
 use crate::common::size;
@@ -30,7 +30,7 @@ fn an_idle_actor_of_8_bytes_takes_40_in_one_piece() {
 fn actors_add_no_threads_and_take_no_time() {
     use std::time::{Duration, Instant};
 
-    // The threads and the time of a whole process, which has no other test then.
+    // Measures the threads and the time of a whole process, so it runs no other test.
     in_child("actors_add_no_threads_and_take_no_time", Duration::from_secs(60), || {
         let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
         // User and system time of all threads, in ticks of 10 ms.

@@ -58,7 +58,7 @@ fn two_actors_in_turns_take_constant_memory() {
         ping.with(|player| player.other = Some(pong.clone())).unwrap();
         pong.with(|player| player.other = Some(ping.clone())).unwrap();
         let cost = cost(|| ping.send(play).unwrap());
-        // The one who stopped first keeps the other one going.
+        // The player that stopped first keeps the other one alive.
         pong.with(|player| player.other = None).unwrap();
         ping.with(|player| player.other = None).unwrap();
         cost
@@ -80,7 +80,7 @@ fn a_long_queue_runs_on_a_small_stack_and_no_memory() {
         }
         let drained = cost(|| assert_eq!(queue.run_until_idle(), 1));
         assert_eq!(asked(&queue, &sum, |sum| *sum), many as u64);
-        // Empty chunks change hands, in lists of at most 1,024 addresses (and their doubling),
+        // Empty chunks are passed on in lists of at most 1,024 addresses (and their doubling),
         // whatever the queue's length.
         assert!(drained.peak <= 16_384 && drained.calls <= 24, "{drained:?}");
     });

@@ -1,6 +1,6 @@
-//! What is allocated: a program of its own, for its allocator counts.
+//! Tests of allocations: a program of its own, because its allocator counts.
 //!
-//! All of it: `cargo test --release --test alloc`.
+//! All of them: `cargo test --release --test alloc`.
 
 #[path = "../common/child.rs"]
 mod child;

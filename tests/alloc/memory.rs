@@ -1,5 +1,5 @@
-//! Memory comes back: after a burst, from actors that are dropped, from threads that end. What is
-//! kept for later is bounded.
+//! Memory is returned: after a burst, from actors that are dropped, from threads that end. The
+//! reserve is bounded.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,8 +10,8 @@ use crate::common::{asked, queued, size};
 use crate::counting::{alone, cost, count_this_thread};
 use turnwise::{Actor, Clock, Overflow, PanicPolicy};
 
-/// What is kept for later at most, for all threads together: the depot's 1024 chunks of 4096 bytes,
-/// those of one thread, and the lists of them.
+/// The maximum reserve of all threads together: the depot's 1024 chunks of 4096 bytes, those of one
+/// thread, and the lists of them.
 const KEPT: isize = 1100 * 4096;
 
 /// A message that owns `N` bytes.
@@ -99,8 +99,8 @@ fn an_actor_of_a_spawner_is_one_allocation() {
 #[test]
 fn nothing_grows_with_threads_that_come_and_go() {
     let _alone = alone();
-    // More than there may be chunks in the depot: a burst of another test fills it, and what
-    // threads lose comes from there first.
+    // More than the chunks that the depot may have: a burst of another test fills it, and the
+    // losses of threads come from there first.
     let threads = size(2_000, 10_000);
     let (queue, count) = queued(0_u64);
     let come_and_go = |threads: usize| {
@@ -111,7 +111,7 @@ fn nothing_grows_with_threads_that_come_and_go() {
                     count.send(message::<16>()).unwrap();
                     count.send(message::<16>()).unwrap();
                     count.send(message::<48>()).unwrap();
-                    // Half of them leave nodes behind in a chunk that is nobody's any more.
+                    // Half of them leave nodes behind in a chunk that has no owner.
                     if number % 2 == 0 {
                         assert!(queue.run_until_idle() > 0);
                     }
@@ -123,15 +123,15 @@ fn nothing_grows_with_threads_that_come_and_go() {
         }
     };
     come_and_go(100);
-    // What a thread is made of is allocated here, counted, and freed there, before it is.
+    // The memory of a thread is allocated here, counted, and freed there, before the count.
     let bare = cost(|| {
         for _ in 0..threads {
             thread::scope(|scope| scope.spawn(count_this_thread).join().unwrap());
         }
     });
     let cost = cost(|| come_and_go(threads));
-    // A chunk per thread would be 4096 bytes each. Chunks wander between this thread's cache and
-    // the depot: some of both are always there.
+    // A chunk per thread would be 4096 bytes each. Chunks move between this thread's cache and the
+    // depot, so some of both are always there.
     assert!(
         cost.bytes <= bare.bytes + 64 * 4096,
         "{threads} threads: {cost:?}, bare ones {bare:?}"
@@ -139,7 +139,7 @@ fn nothing_grows_with_threads_that_come_and_go() {
     assert_eq!(asked(&queue, &count, |count| *count), 3 * (100 + threads) as u64);
 }
 
-/// A clock that shows a later time at each look, and on which nobody sleeps.
+/// A clock that shows a later time at each read, and on which no thread sleeps.
 #[derive(Debug)]
 struct Looks(AtomicU64);
 
@@ -156,7 +156,7 @@ fn waits_whose_time_is_over_leave_nothing() {
     let _alone = alone();
     let clock = Looks(AtomicU64::new(0));
     let actor = Actor::builder().clock(clock).spawn(0_u64).unwrap();
-    // The time is over after some looks, so each of them has stood in the list.
+    // The time is over after some reads, so each of them has stood in the list.
     let wait = || assert_eq!(actor.ended().within(Duration::from_secs(5)), Ok(false));
     wait();
     let waits = size(10_000, 100_000);

@@ -1,4 +1,4 @@
-//! What costs an allocation, and what does not.
+//! Calls that allocate, and calls that do not.
 
 use std::thread;
 
@@ -15,7 +15,7 @@ fn message<const N: usize>() -> impl FnOnce(&mut u64) + Send + 'static {
     }
 }
 
-/// Queues and drains until the chunks that are needed are there.
+/// Queues and drains until there are enough chunks.
 fn warm_up(queue: &DrainQueue, sum: &Actor<u64>, messages: usize) {
     for _ in 0..3 {
         (0..messages).for_each(|_| sum.send(message::<48>()).unwrap());
@@ -76,7 +76,7 @@ fn messages_between_threads_allocate_nothing() {
     let _alone = alone();
     let rounds = size(300, 3_000);
     let (queue, sum) = queued(0_u64);
-    // One queues, the other drains, in turns: chunks wander from one to the other and come back by
+    // One queues, the other drains, in turns: chunks move from one to the other and come back by
     // the depot.
     let gate = Gate::new(2);
     let total = thread::scope(|scope| {
@@ -104,8 +104,7 @@ fn messages_between_threads_allocate_nothing() {
         sender.join().unwrap()
     });
     assert_eq!(asked(&queue, &sum, |sum| *sum), (2 * rounds * 200 * 48) as u64);
-    // A depot that is being used by the other thread is passed over: a few chunks then come from
-    // the allocator.
+    // A depot that the other thread uses is skipped: a few chunks then come from the allocator.
     let messages = rounds * 200;
     assert!(total.calls * 100 <= messages, "{} allocations for {messages} messages", total.calls);
     println!("{messages} warm messages between threads: {} allocations", total.calls);
@@ -122,7 +121,7 @@ fn a_busy_with_allocates_nothing_and_a_busy_ask_once() {
         let mut reply = None;
         let asked = cost(|| reply = Some(sum.call(message::<48>())));
         assert_eq!(asked.calls, 1);
-        // The turn ends when this one waits too: so it certainly waits.
+        // The turn ends when this one waits too, so it certainly waits.
         let waited = cost(|| sum.with(message::<500>()).unwrap());
         assert_eq!(waited.calls, 0);
         held.let_go();

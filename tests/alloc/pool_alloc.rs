@@ -1,4 +1,4 @@
-//! What scheduling costs: no allocation but the queues' own memory.
+//! The cost of scheduling: no allocation but the queues' own memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ fn hit(player: &mut Player, left: u32) {
     }
 }
 
-/// A pool of one whose worker is counted.
+/// Returns a pool of one thread, whose worker is counted.
 fn counted_pool() -> ThreadPool {
     let pool = ThreadPool::builder().threads(1).build().unwrap();
     let (tell, told) = std::sync::mpsc::channel();
@@ -78,7 +78,7 @@ fn a_drain_from_outside_costs_a_63rd_of_an_allocation() {
                 until(|| sums.iter().all(Actor::is_idle));
             }
         };
-        // Until the chunks that messages lie in go round between the two threads.
+        // Until the chunks of messages circulate between the two threads.
         send(200);
         let calls = cost(|| send(63)).calls;
         assert!((100..=102).contains(&calls), "{calls} allocations for 6300 drains");

@@ -1,4 +1,4 @@
-//! A system forgets its dead: what it holds does not grow with the actors that have come and gone.
+//! A system forgets its dead: its memory does not grow with the actors that have come and gone.
 
 use crate::counting::{alone, cost};
 use turnwise::System;

@@ -1,7 +1,7 @@
 //! Scenarios that may crash or hang run in a process of their own.
 //!
 //! The test program starts itself again for the one test, with [`VARIABLE`] set to its name. The
-//! child runs the scenario and prints a mark at the end; its parent kills it when the time is over.
+//! child runs the scenario and prints a mark at the end; its parent kills it at the limit.
 
 #![allow(dead_code)]
 
@@ -13,13 +13,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tells the child which scenario it is.
+/// The variable that names the scenario of a child.
 const VARIABLE: &str = "TURNWISE_SCENARIO";
 
 /// Runs the scenario of the test called `name` in a child process.
 ///
-/// Fails if the child does not come to the end of the scenario within `limit`: by a panic, a
-/// signal, an early exit or a hang. The failure shows the first panic that the child printed.
+/// Fails if the child does not reach the end of the scenario within `limit`: by a panic, a signal,
+/// an early exit or a hang. The failure shows the first panic that the child printed.
 #[track_caller]
 pub(crate) fn in_child(name: &str, limit: Duration, scenario: impl FnOnce()) {
     in_child_with(name, limit, &[], scenario);
@@ -76,8 +76,8 @@ pub(crate) fn in_child_with(
     panic!("the child of {name} {fate}\n  {}", lines.join("\n  "));
 }
 
-/// The name by which the test program knows a test of that file: each file is a module of its own,
-/// or the program.
+/// Returns the name by which the test program knows a test of that file: each file is a module of
+/// its own, or the program.
 fn in_module(name: &str, test: &Location<'_>) -> String {
     let file = Path::new(test.file());
     let is_program = file.parent().is_some_and(|folder| folder.ends_with("tests"));
@@ -89,7 +89,7 @@ fn mark(name: &str) -> String {
     format!("scenario {name} is done")
 }
 
-/// Both pipes at their end, and the process gone: within the limit?
+/// True if both pipes end, and the process with them, within the limit.
 fn ends_within(child: &mut Child, told: &mpsc::Receiver<()>, limit: Duration) -> bool {
     let begun = Instant::now();
     for _ in 0..2 {
@@ -97,7 +97,7 @@ fn ends_within(child: &mut Child, told: &mpsc::Receiver<()>, limit: Duration) ->
             return false;
         }
     }
-    // The pipes close while the process ends: that is a matter of moments.
+    // The pipes close shortly before the process ends.
     while begun.elapsed() < limit {
         if child.try_wait().expect("a child can be looked at").is_some() {
             return true;
@@ -113,7 +113,7 @@ fn read_all(
 ) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // A pipe that breaks has shown all that it will show.
+        // A broken pipe has no further output.
         let _ = pipe.read_to_end(&mut bytes);
         let _ = tell.send(());
         String::from_utf8_lossy(&bytes).into_owned()

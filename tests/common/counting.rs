@@ -16,7 +16,7 @@ static BYTES: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The test harness prints on other threads: only threads that ask for it are counted.
+    /// The test harness prints on other threads, so only threads that ask for it are counted.
     static COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
         if COUNTED.get() {
             CALLS.fetch_add(1, SeqCst);
             let now = BYTES.fetch_add(layout.size(), SeqCst).wrapping_add(layout.size());
-            // Frees of what was allocated uncounted may have taken it below zero.
+            // Frees of uncounted allocations may have taken it below zero.
             if now < usize::MAX / 2 {
                 PEAK.fetch_max(now, SeqCst);
             }
@@ -44,18 +44,18 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// From here on this thread's allocations are counted.
+/// Counts this thread's allocations from now on.
 pub(crate) fn count_this_thread() {
     COUNTED.set(true);
 }
 
-/// What the counted threads requested while `f` ran.
+/// The memory that the counted threads requested while `f` ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub(crate) calls: usize,
-    /// Still held at the end.
+    /// The bytes still held at the end.
     pub(crate) bytes: isize,
-    /// The most that was held at a time.
+    /// The maximum that was held at a time.
     pub(crate) peak: usize,
 }
 

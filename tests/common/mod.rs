@@ -1,4 +1,4 @@
-//! What the tests share. Each test program uses a part of it.
+//! Items that the tests share. Each test program uses a part of them.
 
 #![allow(dead_code)]
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Budget};
 
-/// How much of a load is run: a small part in debug builds, all of it in release builds.
+/// Scales a load: a small part in debug builds, all of it in release builds.
 pub(crate) fn size(debug: usize, release: usize) -> usize {
     if cfg!(miri) {
         (debug / 100).clamp(2, 50)
@@ -25,7 +25,7 @@ pub(crate) fn size(debug: usize, release: usize) -> usize {
     }
 }
 
-/// A number from the environment, for loads that take too long even in release builds.
+/// Returns a number from the environment, for loads that take too long even in release builds.
 pub(crate) fn size_from_env(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).ok().map_or(otherwise, |text| text.parse().expect("a number"))
 }
@@ -36,20 +36,20 @@ pub(crate) fn tireless<S: Send + 'static>(state: S) -> Actor<S> {
     Actor::builder().budget(Budget::UNLIMITED).spawn(state).expect("no limit is a good one")
 }
 
-/// Runs `f` inside a turn: what it sends to idle actors waits there until `f` is over, or until
-/// another thread runs it.
+/// Runs `f` inside a turn: messages that it sends to idle actors wait until `f` is over, or until
+/// another thread runs them.
 pub(crate) fn in_turn<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     Actor::new(()).with(|()| f()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// An actor that is run by the queue alone, and that does everything that waits in one drain.
+/// An actor that only the queue runs, and whose drains run everything that waits.
 pub(crate) fn queued<S: Send + 'static>(state: S) -> (DrainQueue, Actor<S>) {
     let queue = DrainQueue::new();
     let builder = Actor::builder().executor(queue.handle()).budget(Budget::UNLIMITED);
     (queue, builder.spawn(state).expect("no limit is a good one"))
 }
 
-/// Asks an actor that is run by this queue alone, runs the queue, and waits for the answer.
+/// Asks an actor that only this queue runs, runs the queue, and waits for the answer.
 pub(crate) fn asked<S, R>(
     queue: &DrainQueue,
     actor: &Actor<S>,
@@ -64,8 +64,8 @@ where
     reply.wait().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Gives others the processor until it is so, for a minute at most: a drain may have been handed
-/// on, and the test's own calls have returned.
+/// Yields until the condition is true, for a minute at most: a drain may have been handed on, and
+/// the test's own calls have returned.
 fn settled(so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !so() && begun.elapsed() < Duration::from_secs(60) {
@@ -78,8 +78,8 @@ pub(crate) fn quiet_panic(text: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(text))
 }
 
-/// Runs `f` on a thread of its own, and fails if it takes a minute: a test that hangs should say
-/// so.
+/// Runs `f` on a thread of its own, and fails after a minute, so that a test that hangs is
+/// reported.
 pub(crate) fn must_end<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let (tell, told) = mpsc::channel();
     let runner = thread::spawn(move || {
@@ -99,7 +99,7 @@ pub(crate) fn on_small_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + '
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Lets threads go together, again and again; spins, so that they leave within nanoseconds of each
+/// Releases threads together, repeatedly; spins, so that they start within nanoseconds of each
 /// other.
 pub(crate) struct Gate {
     threads: usize,
@@ -129,7 +129,7 @@ pub(crate) fn until(f: impl Fn() -> bool) {
     }
 }
 
-/// Counts what becomes of messages: created = handled + returned + dropped.
+/// Counts the fates of messages: created = handled + returned + dropped.
 #[derive(Clone, Default)]
 pub(crate) struct Tally(Arc<Fates>);
 
@@ -164,7 +164,7 @@ impl Tally {
     pub(crate) fn dropped(&self) -> usize {
         self.0.dropped.load(SeqCst)
     }
-    /// Every message has met its fate, once.
+    /// Checks that every message has met its fate, once.
     #[track_caller]
     pub(crate) fn check(&self) {
         settled(|| self.created() == self.handled() + self.returned() + self.dropped());
@@ -174,7 +174,7 @@ impl Tally {
             "a message was lost or doubled"
         );
     }
-    /// Every message was handled.
+    /// Checks that every message was handled.
     #[track_caller]
     pub(crate) fn check_all_handled(&self) {
         settled(|| self.created() == self.handled());
@@ -229,7 +229,7 @@ impl Wake for CountWakes {
     }
 }
 
-/// A waker that does something, once.
+/// A waker that runs a closure, once.
 struct Then<F: FnOnce() + Send>(Mutex<Option<F>>);
 
 impl<F: FnOnce() + Send> Wake for Then<F> {
@@ -246,12 +246,12 @@ pub(crate) fn waits<F: Future + Unpin>(future: &mut F, then: impl FnOnce() + Sen
     assert!(Pin::new(future).poll(&mut Context::from_waker(&waker)).is_pending());
 }
 
-/// Polls a future once on this thread, with a waker that nobody hears.
+/// Polls a future once on this thread, with a waker that does nothing.
 pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// An actor's turn that is held open until the test says so: the actor is certainly busy.
+/// A turn that is held open until the test ends it, so that the actor is certainly busy.
 pub(crate) struct Held {
     released: Arc<AtomicBool>,
     holder: Option<thread::JoinHandle<()>>,
@@ -263,7 +263,7 @@ impl Held {
         Self::hold_while(actor, |_| true)
     }
 
-    /// The turn ends by itself when so many messages wait behind it.
+    /// Ends the turn when this many messages wait behind it.
     pub(crate) fn hold_until_waiting<S: Send + 'static>(actor: &Actor<S>, messages: usize) -> Self {
         Self::hold_while(actor, move |actor| actor.len() <= messages)
     }
@@ -290,12 +290,12 @@ impl Held {
         Held { released, holder: Some(holder) }
     }
 
-    /// Ends the turn, soon; its thread goes on with what waits, within the budget.
+    /// Ends the turn soon; its thread continues with the messages that wait, within the budget.
     pub(crate) fn let_go_soon(&self) {
         self.released.store(true, SeqCst);
     }
 
-    /// Ends the turn, and returns when its thread has let the actor go.
+    /// Ends the turn, and returns when its thread has released the actor.
     pub(crate) fn let_go(self) {}
 }
 

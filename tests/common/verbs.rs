@@ -1,4 +1,4 @@
-//! The verbs of the crate as some tests use them: what changes its name, changes here.
+//! The verbs of the crate as some tests use them, so that a rename changes one place.
 
 #![allow(dead_code)]
 
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use turnwise::{Actor, ActorBuilder, AskError, Limit, PanicPolicy, Reason, Reply, WaitError};
 
-/// A future that may be owned by anybody.
+/// A boxed future of an accepted message.
 pub(crate) type Sending = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// Sends a message that does not run in this call. True: accepted.
+/// Sends a message that does not run in this call. Returns true if it was accepted.
 pub(crate) fn post<S, F>(actor: &Actor<S>, message: F) -> bool
 where
     S: Send + 'static,
@@ -22,7 +22,7 @@ where
     actor.posted().send(message).is_ok()
 }
 
-/// A send that waits for room, as a future that borrows the handle. True: accepted.
+/// Sends with a wait for room, as a future that borrows the handle. Returns true if accepted.
 pub(crate) fn sending<S, F>(actor: &Actor<S>, message: F) -> impl Future<Output = bool> + Send
 where
     S: Send + 'static,
@@ -32,7 +32,7 @@ where
     async move { sending.await.is_ok() }
 }
 
-/// [`sending`] with a handle of its own.
+/// Does as [`sending`], with a handle of its own.
 pub(crate) fn sending_by<S, F>(actor: Actor<S>, message: F) -> Sending
 where
     S: Send + 'static,
@@ -41,7 +41,7 @@ where
     Box::pin(async move { sending(&actor, message).await })
 }
 
-/// A send that waits for room, for so long. True: accepted.
+/// Sends with a limited wait for room. Returns true if accepted.
 pub(crate) fn send_within<S, F>(actor: &Actor<S>, limit: Duration, message: F) -> bool
 where
     S: Send + 'static,
@@ -50,7 +50,7 @@ where
     actor.waiting().send(message).within(limit).is_ok()
 }
 
-/// Asks, and gives up when the time is over: then there is no answer.
+/// Asks, and returns `None` at the limit.
 pub(crate) fn ask_within<S, F, R>(actor: &Actor<S>, limit: Duration, question: F) -> Option<R>
 where
     S: Send + 'static,
@@ -60,7 +60,7 @@ where
     actor.call(question).within(limit).ok()
 }
 
-/// Waits for an answer for so long; the reply comes back if there is none yet.
+/// Waits for an answer until the limit; returns the reply if there is none yet.
 pub(crate) fn wait_for<R>(
     reply: Reply<R>,
     limit: impl Into<Limit>,
@@ -73,17 +73,18 @@ pub(crate) fn wait_for<R>(
     }
 }
 
-/// Waits for an answer for so long; the question is withdrawn if there is none: true.
+/// Waits for an answer until the limit. Returns true if there was none, and the request was
+/// withdrawn.
 pub(crate) fn withdrawn_after<R>(reply: Reply<R>, limit: Duration) -> bool {
     matches!(reply.within(limit), Err(WaitError::Cancelled(_)))
 }
 
-/// Was the question refused because the mailbox is full?
+/// True if the request was refused because the mailbox is full.
 pub(crate) fn is_full(error: &AskError) -> bool {
     matches!(error, AskError::Refused(Reason::Full, _))
 }
 
-/// An actor that goes on after a panic.
+/// Configures an actor to resume after a panic.
 pub(crate) fn resuming<S: Send + 'static>(builder: ActorBuilder<S>) -> ActorBuilder<S> {
     builder.panic_policy(PanicPolicy::Resume)
 }

@@ -4,7 +4,7 @@
 # Uses what is installed and fetches nothing; what cannot run is said in one line and is no failure.
 #
 #   tests/hostile/sanitize.sh                    both, for 30 seconds each
-#   tests/hostile/sanitize.sh address 600        one of: address thread; for so many seconds
+#   tests/hostile/sanitize.sh address 600        one of: address thread; for this many seconds
 #   tests/hostile/sanitize.sh address 600 --only room    more for the program
 set -euo pipefail
 cd "$(dirname "$0")/../.."

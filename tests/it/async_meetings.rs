@@ -1,4 +1,4 @@
-//! A turn that waits, and every other feature of the crate: what each does then.
+//! Suspended turns together with every other feature of the crate.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -29,7 +29,7 @@ impl Handler<Note> for Log {
     }
 }
 
-/// A turn that waits: it writes 1 before and 9 after.
+/// Sends a turn that waits: it writes 1 before and 9 after.
 fn waits(log: &Actor<Log>) -> (Reply<()>, Promise<()>) {
     let (go, gone) = promise::<()>();
     let turn = log.run(async move |log| {
@@ -52,7 +52,7 @@ fn is_ready<F: Future + Unpin>(future: &mut F) -> bool {
     Pin::new(future).poll(&mut TaskContext::from_waker(Waker::noop())).is_ready()
 }
 
-/// Polls it once with the waker of the turn, which is pending then.
+/// Polls the reply once with the waker of the turn, while it is pending.
 async fn looks<R>(reply: &mut Reply<R>) {
     let mut looked = false;
     poll_fn(|cx| {
@@ -65,7 +65,7 @@ async fn looks<R>(reply: &mut Reply<R>) {
 
 #[test]
 fn a_question_that_was_dropped_keeps_no_waker() {
-    // The other actor waits for this turn, so that the question is never begun before its end.
+    // The other actor waits for this turn, so that the request never begins before its end.
     let (other, n) = (Actor::new(0), Actor::new(0));
     let (go, gone) = promise::<()>();
     let busy = other.run(async move |_| {
@@ -84,7 +84,7 @@ fn a_question_that_was_dropped_keeps_no_waker() {
     assert_eq!(busy.wait(), Ok(()));
 }
 
-/// Says when it is dropped.
+/// Reports its drop.
 #[derive(Clone, Debug)]
 struct Told(Arc<()>);
 
@@ -226,7 +226,7 @@ fn delayed_messages_arrive_and_wait() {
     let _ = Every::step(Duration::from_secs(1));
 }
 
-// What there is to see.
+// Observation.
 
 #[test]
 fn snapshots_and_debug_say_that_a_turn_waits() {
@@ -444,7 +444,7 @@ fn a_pool_that_is_shut_down_while_a_turn_waits_stops_the_actor_at_the_wake() {
 
 #[test]
 fn a_future_that_has_panicked_is_dropped_before_the_policy_acts() {
-    /// What it holds is still there when it has panicked, as in no `async` block.
+    /// A future whose content still exists when it has panicked, unlike that of an `async` block.
     struct Panics(Arc<AtomicUsize>);
     impl Future for Panics {
         type Output = ();

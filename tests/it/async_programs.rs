@@ -15,8 +15,8 @@ use turnwise::{Actor, Overflow};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A runtime with one thread for blocking work, which is occupied until the result is dropped: what
-/// goes there waits.
+/// A runtime with one thread for blocking work, which is occupied until the result is dropped, so
+/// that blocking work waits.
 fn occupied(mut builder: Builder) -> (Runtime, mpsc::Sender<()>) {
     let runtime = builder.max_blocking_threads(1).build().unwrap();
     let (keep, kept) = mpsc::channel::<()>();
@@ -76,8 +76,8 @@ fn poll_of_a_send_runs_no_turn() {
     assert_eq!(poll_once(&mut waiting), std::task::Poll::Ready(true));
 }
 
-/// With `Tokio::for_blocking`, turns that block ran on the async worker that awaited,
-/// and a `timeout` of 50 ms came back after a second.
+/// With `Tokio::for_blocking`, turns that block ran on the async worker that awaited, and a
+/// `timeout` of 50 ms returned after a second.
 #[test]
 fn await_runs_no_turn_on_an_async_worker() {
     let (runtime, keep) = occupied(multi_thread());
@@ -99,7 +99,7 @@ fn await_runs_no_turn_on_an_async_worker() {
         let (actor, stop) = (actor.clone(), stop.clone());
         async move {
             let begun = Instant::now();
-            // A select with a yield: the first poll of the reply, and then it is given up.
+            // A select with a yield: the reply is polled once, and then given up.
             let mut reply = actor.call(|seen| seen.len());
             let polled = poll_once(&mut reply);
             let took = begun.elapsed();
@@ -115,8 +115,8 @@ fn await_runs_no_turn_on_an_async_worker() {
     assert!(!seen.contains(&async_worker) && seen.len() == 200);
 }
 
-/// `Handle::block_on` in such a turn panicked, for the turn ran on an async worker, and
-/// stopped the actor.
+/// `Handle::block_on` in such a turn panicked, because the turn ran on an async worker, and stopped
+/// the actor.
 #[test]
 fn turn_for_blocking_may_block_on_a_future() {
     let (runtime, keep) = occupied(multi_thread());
@@ -135,7 +135,7 @@ fn turn_for_blocking_may_block_on_a_future() {
             reply.await
         }
     });
-    // The asker has polled, and waits; then the thread for blocking work comes free.
+    // The asker has polled, and waits; then the thread for blocking work becomes free.
     let lets_go = thread::spawn(move || {
         thread::sleep(Duration::from_millis(300));
         drop(keep);
@@ -145,8 +145,8 @@ fn turn_for_blocking_may_block_on_a_future() {
     assert_eq!(actor.stop_cause(), None);
 }
 
-/// On a current-thread runtime a right program hung: the turn waits for what a task
-/// sends, and ran on the thread of that task.
+/// On a current-thread runtime a correct program hung: the turn waited for what a task sends, and
+/// ran on the thread of that task.
 #[test]
 fn await_on_a_current_thread_runtime_returns() {
     in_child("await_on_a_current_thread_runtime_returns", Duration::from_secs(20), || {
@@ -188,8 +188,8 @@ fn await_leaves_turns_to_their_executor() {
     other.shutdown_background();
 }
 
-/// A plain actor whose turn calls `tokio::spawn` lost its runtime as soon as the budget
-/// of a millisecond moved it to the pool of the process: no reactor there, and the actor stopped.
+/// A plain actor whose turn calls `tokio::spawn` lost its runtime as soon as the budget of a
+/// millisecond moved it to the global pool: there is no reactor, and the actor stopped.
 #[test]
 fn plain_actor_keeps_its_runtime_over_a_budget() {
     let runtime = multi_thread().build().unwrap();
@@ -254,7 +254,7 @@ fn plain_actor_keeps_its_runtime_under_load() {
     tally.check_all_handled();
 }
 
-/// What a turn that blocks has promised goes to the runtime, too.
+/// Messages that a blocked turn has deferred go to the runtime, too.
 #[test]
 fn promises_of_a_turn_keep_their_runtime() {
     let runtime = multi_thread().build().unwrap();

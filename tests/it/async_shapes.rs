@@ -1,4 +1,5 @@
-//! The shapes of what `Actor::run` takes: each compiles, is `Send`, and does what it says.
+//! The shapes of arguments that `Actor::run` takes: each compiles, is `Send`, and has the
+//! documented effect.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -122,8 +123,8 @@ fn a_boxed_future() {
         Box::pin(shop.sell(8))
     }
     assert_eq!(shop().run(sells).wait(), Ok(8));
-    // What the closure takes along goes into an async one: the lifetime of a plain closure's boxed
-    // future cannot be inferred, unless a bound says it.
+    // An async closure takes captures into its future. The lifetime of a plain closure's boxed
+    // future cannot be inferred without a bound.
     fn turn<F>(turn: F) -> F
     where
         F: for<'a> FnOnce(&'a mut Shop) -> Pin<Box<dyn Future<Output = u64> + Send + 'a>>,

@@ -1,5 +1,6 @@
-//! A million turns that wait, over every way to run an actor, with aborts, stops, closes, drops and
-//! panics at random moments. Each turn that was sent has one end, and what it was made of is gone.
+//! A million async turns, over every way to run an actor, with aborts, stops, closes, drops and
+//! panics at random moments. Each sent turn ends once, and everything that it was made of is
+//! dropped.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -18,12 +19,12 @@ const TURNS: usize = 2500;
 const SENDERS: usize = 2;
 const ACTORS: usize = 3;
 
-/// What happened to turns.
+/// Counters of the fates of turns.
 #[derive(Default)]
 struct Books {
     sent: AtomicUsize,
     begun: AtomicUsize,
-    /// Came to the end of its body.
+    /// Reached the end of the body.
     finished: AtomicUsize,
     done: AtomicUsize,
     aborted: AtomicUsize,
@@ -35,7 +36,7 @@ struct Books {
     wakers: Mutex<Vec<Waker>>,
 }
 
-/// Counts what is alive: a closure, then its future.
+/// Counts living objects: a closure, then its future.
 struct Alive(Arc<Books>);
 
 impl Alive {
@@ -60,7 +61,7 @@ impl Drop for InTurn {
     }
 }
 
-/// The state: the last turn of each sender, and how many turns there are at the moment.
+/// The state: the last turn of each sender, and the number of current turns.
 #[derive(Default)]
 struct State {
     last: [usize; SENDERS],
@@ -125,7 +126,7 @@ async fn once(mut first: impl FnMut(&Waker)) {
     .await;
 }
 
-/// One turn that may wait, and maybe what aborts it.
+/// Sends one turn that may wait, perhaps with an abort.
 fn turn(
     actor: &Actor<State>,
     books: &Arc<Books>,
@@ -167,7 +168,7 @@ fn turn(
         Books::add(&own.finished);
         drop(turns);
         if dice >> 50 & 63 == 0 {
-            // Without a word on the terminal.
+            // Without output on the terminal.
             std::panic::resume_unwind(Box::new(()));
         }
         at
@@ -182,7 +183,7 @@ fn turn(
     }
 }
 
-/// Where an actor lies that is made anew when it has ended.
+/// A slot with an actor that is replaced when it has ended.
 type Place = Mutex<Actor<State>>;
 type Spawn<'a> = &'a (dyn Fn() -> Actor<State> + Sync);
 
@@ -243,7 +244,7 @@ fn sends(places: &[Place], spawn: Spawn<'_>, books: &Arc<Books>, sender: usize, 
     under_way.into_iter().for_each(|(at, reply, _handle)| settle(at, reply));
 }
 
-/// Sends turns to actors that are made by this, and lets the executor go while some wait.
+/// Sends turns to actors of this executor, and drops the executor while some wait.
 fn part(seed: u64, spawn: Spawn<'_>, lets_go: impl FnOnce()) {
     let books = Arc::new(Books::default());
     let places: Vec<Place> = (0..ACTORS).map(|_| Mutex::new(spawn())).collect();
@@ -254,7 +255,7 @@ fn part(seed: u64, spawn: Spawn<'_>, lets_go: impl FnOnce()) {
             scope.spawn(move || sends(places, spawn, books, sender, seed));
         }
         if seed % 4 == 0 {
-            // In the middle of it.
+            // In the middle of the part.
             while books.sent.load(SeqCst) < TURNS / 2 {
                 thread::yield_now();
             }
@@ -263,7 +264,7 @@ fn part(seed: u64, spawn: Spawn<'_>, lets_go: impl FnOnce()) {
     });
     drop(places);
     books.ring(true);
-    // A turn's reply is there before its actor has ended.
+    // A turn's reply may come before its actor has ended.
     while books.alive.load(SeqCst) > 0 {
         thread::yield_now();
     }
@@ -274,7 +275,7 @@ fn actor(builder: turnwise::ActorBuilder<State>) -> Actor<State> {
     builder.panic_policy(PanicPolicy::Resume).spawn(State::default()).unwrap()
 }
 
-/// So many parts over each of the executors: a million turns, if the build is optimized.
+/// Runs this many parts over each executor: a million turns in an optimized build.
 fn parts(each: impl Fn(u64) + Send + Sync + 'static) {
     let each = Arc::new(each);
     for seed in 0..size(4, 58) as u64 {

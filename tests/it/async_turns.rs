@@ -1,4 +1,4 @@
-//! Turns that may wait.
+//! Async turns.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -38,7 +38,7 @@ impl Drop for Guard {
     }
 }
 
-/// Pending once, and woken at once.
+/// Returns pending once, and is woken at once.
 async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {
@@ -453,7 +453,7 @@ fn a_turn_asks_others_and_itself() {
     assert_eq!(turn.wait(), Ok(22));
 }
 
-/// A turn that lies down keeps no turn below it waiting.
+/// A suspended turn does not keep the turn below it waiting.
 #[test]
 fn a_turn_on_top_of_another_awaits_its_answer() {
     let (queue, below) = (DrainQueue::new(), Actor::new(20));
@@ -516,7 +516,7 @@ fn room_in_the_own_actor_is_refused_to_its_turn() {
     assert_eq!(refused.wait(), Ok(vec![circle]));
 }
 
-/// One that the turn below waits for does.
+/// Unless the turn below waits for it.
 #[test]
 fn a_turn_on_top_of_one_that_waits_for_it_is_refused() {
     let (below, top) = (Actor::new(20), Actor::new(1));
@@ -552,7 +552,7 @@ fn tokio_without_ceremony() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let n = Actor::builder().executor(Tokio::new(runtime.handle().clone())).spawn(0).unwrap();
-    // From a thread that is outside of the runtime.
+    // From a thread outside of the runtime.
     let turn = n.run(async |n| {
         tokio::time::sleep(Duration::from_millis(1)).await;
         *n += tokio::spawn(async { 20 }).await.unwrap();
@@ -619,7 +619,7 @@ fn what_was_done_before_does_not_count_while_a_turn_waits() {
     assert_eq!(turn.wait(), Ok(2));
 }
 
-/// A lock, by the thread that holds it, and the user code that has met itself there.
+/// A lock: the thread that holds it, and user code that took it there again.
 #[derive(Clone, Default)]
 struct UnderALock(Arc<Watched>);
 
@@ -630,7 +630,7 @@ struct Watched {
 }
 
 impl UnderALock {
-    /// User code runs that takes the lock: it would wait for itself.
+    /// Records user code that takes the lock, and would wait for itself.
     fn enter(&self, what: &'static str) {
         if *self.0.holder.lock().unwrap() == Some(thread::current().id()) {
             self.0.met.lock().unwrap().push(what);
@@ -652,7 +652,7 @@ impl UnderALock {
     }
 }
 
-/// What an executor does with a drain in the call, after the first.
+/// The fate of the drains after the first one in an executor's call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Manner {
     Drops,
@@ -723,7 +723,7 @@ fn no_wake_runs_user_code_whatever_the_executor_does() {
             let met = lock.0.met.lock().unwrap();
             assert!(met.is_empty(), "{manner:?}, {name}: {met:?} in the call");
         }
-        // A promise that is kept is a wake.
+        // Keeping a promise is a wake.
         let lock = UnderALock::default();
         let (guard, polls) = (lock.guard(), lock.clone());
         let n = Actor::builder().executor(Rude(manner, AtomicBool::new(false)));

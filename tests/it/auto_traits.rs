@@ -1,5 +1,5 @@
-//! What may cross threads and unwinding: asserted, because models and tests with friendly types
-//! would not notice.
+//! Auto traits for threads and unwinding, asserted here because models and tests with friendly
+//! types would not notice a change.
 
 use std::cell::Cell;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -14,7 +14,7 @@ use turnwise::{
     TurnPanic, Undelivered, VirtualClock, WaitError, WeakActor,
 };
 
-/// Is a type this? Asked in a way that also answers no.
+/// True if a type implements the traits, decided without a compile error.
 macro_rules! is {
     ($type:ty: $($bound:tt)+) => {{
         #[allow(dead_code)]
@@ -33,7 +33,7 @@ macro_rules! is {
 
 /// Send, but not Sync.
 type Lonely = Cell<u32>;
-/// Neither.
+/// Neither Send nor Sync.
 type Local = Rc<u32>;
 
 #[test]
@@ -81,11 +81,12 @@ fn what_waits_crosses_threads_if_its_message_can() {
 
 #[test]
 fn a_shared_reply_gives_no_access_to_what_is_in_it() {
-    // Nothing of a shared reply reaches the answer, so it may be shared whatever that is.
+    // A shared reply does not reach its answer, so it may be shared whatever that is.
     assert!(is!(Reply<Lonely>: Sync) && is!(Reply<u32, Lonely>: Sync));
     assert!(is!(SendError<Lonely>: Sync));
     assert!(is!(WaitError<Lonely>: Sync));
-    // What cannot be sent cannot be shared either: the crate claims no more than it needs.
+    // A reply to an answer that cannot be sent is not shared either: the crate claims no more than
+    // it needs.
     assert!(!is!(Reply<Local>: Sync) && !is!(SendError<Local>: Send));
 }
 
@@ -119,8 +120,7 @@ fn builders_are_sent_with_what_they_hold() {
 
 #[test]
 fn handles_and_replies_may_cross_unwinding() {
-    // A turn that panics is dealt with by the policy: no handle ever shows a half-changed state by
-    // itself.
+    // The policy handles a panic of a turn, so no handle ever shows a half-changed state by itself.
     assert!(is!(Actor<Lonely>: UnwindSafe) && is!(Actor<Lonely>: RefUnwindSafe));
     assert!(is!(WeakActor<Lonely>: UnwindSafe) && is!(WeakActor<Lonely>: RefUnwindSafe));
     assert!(is!(Drain: UnwindSafe) && is!(Drain: RefUnwindSafe));
@@ -136,7 +136,7 @@ fn errors_are_what_boxed_errors_want() {
     error::<Reason>();
     error::<SendError<u32>>();
     error::<WaitError<u32>>();
-    // Whatever the message and the answer: those that cannot be shared, too.
+    // Whatever the message and the answer, also if they cannot be shared.
     error::<SendError<Lonely>>();
     error::<SendError<Vec<Box<dyn FnOnce(&mut u32) + Send>>>>();
     error::<WaitError<Lonely>>();

@@ -1,5 +1,5 @@
-//! The end of a batch: each batch with a turn has one, whatever happens in between; a panic in its
-//! hook is the policy's.
+//! The end of a batch: each batch with a turn has one, whatever happens in between. The policy
+//! handles a panic of its hook.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
@@ -16,7 +16,7 @@ use turnwise::{
     StopCause, VirtualClock, promise,
 };
 
-/// What an actor did, in order.
+/// The deeds of an actor, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Did {
     Turn(u32),
@@ -193,7 +193,7 @@ fn a_panicking_turn_counts_and_the_batch_ends_once() {
     let policies: [(Make, Vec<Did>); 3] = [
         (|| PanicPolicy::Stop, vec![Turn(1), Panicked("oops".into()), GaveBack, After(2)]),
         (|| PanicPolicy::Resume, vec![Turn(1), Panicked("oops".into()), Turn(3), After(3)]),
-        // The fresh state has a diary of its own: what follows is not told in ours.
+        // The fresh state has a diary of its own, so what follows is not in this one.
         (|| PanicPolicy::restart(Diary::default), vec![Turn(1), Panicked("oops".into())]),
     ];
     for (policy, expected) in policies {
@@ -206,7 +206,7 @@ fn a_panicking_turn_counts_and_the_batch_ends_once() {
         });
         assert_eq!(diary.take(), expected);
         if let Ok(told) = actor.with(|diary| diary.take()) {
-            // The state after a restart was given to the end of the batch.
+            // The state after a restart was passed to the end of the batch.
             assert!(told.is_empty() || told == [Turn(3), After(3)], "{told:?}");
         }
     }
@@ -240,7 +240,7 @@ fn a_panicking_hook_is_the_policys() {
         let mut expected = vec![Turn(1), Turn(2), After(2), Panicked("hook".into())];
         expected.extend(if resume { vec![Turn(3), After(1)] } else { vec![GaveBack] });
         assert_eq!(diary.take(), expected, "{resume}");
-        // Nothing is lost, and the mailbox is free.
+        // No message is lost, and the mailbox is free.
         actor.idle().wait().unwrap();
         let stopped = StopCause::Panicked("hook".into());
         assert_eq!(actor.stop_cause(), (!resume).then(|| stopped.clone()));
@@ -328,7 +328,8 @@ fn hooks_of_many_senders_come_one_at_a_time() {
             }
         });
         actor.idle().wait().unwrap();
-        // A sender that finds room after all may leave an empty seat behind, whose turn is counted.
+        // A sender that finds room after all may leave an empty place in the queue, whose turn is
+        // counted.
         assert!(counted.load(SeqCst) >= 4 * per_thread);
         assert_eq!(open.load(SeqCst), 0);
         assert_eq!(actor.with(|n| *n), Ok(4 * per_thread));
@@ -336,7 +337,7 @@ fn hooks_of_many_senders_come_one_at_a_time() {
     }
 }
 
-/// What is handled together, in one call for all that wait.
+/// Messages that are handled together, in one call for all that wait.
 #[derive(Default)]
 struct Gathering {
     gathered: Vec<u32>,
@@ -376,7 +377,7 @@ fn three_that_were_posted_are_handled_in_one_call() {
     assert_eq!(asked(&queue, &actor, |all| all.handled.clone()), [[1, 2, 3]]);
 }
 
-/// What is gathered is never lost: a turn that panics, and a stop, come before the end of the
+/// A gathered message is never lost: a turn that panics, and a stop, come before the end of the
 /// batch.
 #[test]
 fn what_was_gathered_is_handled_whatever_follows() {
@@ -451,7 +452,7 @@ fn a_batch_hook_does_not_undo_a_hand_over() {
     assert_eq!(asked(&queue, &n, |n| *n), 100);
 }
 
-/// A turn that waits until it is let go.
+/// Sends a turn that waits until the promise is kept.
 fn waits(actor: &Actor<Diary>, n: u32) -> Promise<()> {
     let (go, gone) = promise::<()>();
     let turn = actor.run(async move |diary: &mut Diary| {
@@ -591,7 +592,7 @@ fn the_later_hook_takes_the_place_of_the_earlier() {
     assert_eq!(Arc::strong_count(&kept), 1);
 }
 
-/// What is drawn of a seed.
+/// Random choices from a seed.
 struct Draw(u64);
 
 impl Draw {
@@ -601,8 +602,8 @@ impl Draw {
     }
 }
 
-/// Whatever meets: turns that wait, panics of turns and of the hook, restarts with a rest, messages
-/// that are dropped, a stop, an executor that ends.
+/// Random combinations: turns that wait, panics of turns and of the hook, restarts with a rest,
+/// dropped messages, a stop, an executor that ends.
 #[test]
 fn the_hook_the_counts_and_the_senders_agree() {
     must_end(|| (0..if cfg!(miri) { 20 } else { 2_000 }).for_each(agree));
@@ -649,7 +650,7 @@ fn agree(seed: u64) {
             6..=8 => {
                 let (go, gone) = promise::<bool>();
                 goes.push(go);
-                // Nothing runs in the call, so what is ready was refused.
+                // Nothing runs in the call, so a reply that is ready was refused.
                 let turn = actor.run(async move |n| {
                     *n += 1;
                     if gone.await == Ok(true) {
@@ -662,7 +663,7 @@ fn agree(seed: u64) {
             10 | 11 if !goes.is_empty() => {
                 let go = goes.swap_remove(draw.below(goes.len() as u64) as usize);
                 match draw.below(3) {
-                    // Whatever waits for it goes on.
+                    // Whatever waits for it continues.
                     0 => drop(go),
                     panics => go.keep(panics == 1),
                 }

@@ -1,5 +1,5 @@
-//! A thread that blocks inside a turn first hands off what that turn has sent: nobody else might
-//! run it.
+//! A thread that blocks inside a turn first hands off the messages of that turn, because no other
+//! thread might run them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -102,7 +102,7 @@ fn waiting_for_room_inside_a_turn_does_not_hang() {
         actor.send(|_| ()).unwrap();
         (actor, held)
     };
-    // Room comes only if what this very turn has sent is run.
+    // Room comes only if the messages of this very turn are run.
     let waits: [fn(&Actor<u32>); 4] = [
         |full| full.waiting().send(|_| ()).wait().unwrap(),
         |full| assert_eq!(full.waiting().call(|n| *n).wait(), Ok(7)),
@@ -184,7 +184,7 @@ fn waiting_for_oneself_is_told_at_any_depth() {
 
 #[test]
 fn threads_that_wait_upwards_in_turns_come_through() {
-    // Every turn waits for the next higher actor, and sends to one whose messages wait for nobody.
+    // Every turn waits for the next higher actor, and sends to one whose messages do not wait.
     let tally = Tally::default();
     must_end({
         let tally = tally.clone();
@@ -257,7 +257,7 @@ fn what_needs_no_wait_is_refused_no_worker() {
         let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build().unwrap();
         let actor = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
         let looks = actor.call(|()| {
-            // The answer is there, or no time is left.
+            // The answer has come, or no time is left.
             let (kept, reply) = promise();
             kept.keep(1);
             let (_late, none) = promise::<()>();
@@ -268,9 +268,9 @@ fn what_needs_no_wait_is_refused_no_worker() {
     });
 }
 
-// What is sent while a thread hands off what it has sent, or later, is not kept by it either.
+// Messages that are sent while a thread hands off, or later, are not kept by it either.
 
-/// An actor that keeps a promise when it is told to.
+/// An actor that keeps a promise on request.
 fn keeper() -> (Actor<Option<Promise<()>>>, Reply<()>) {
     let (promise, kept) = promise();
     (Actor::new(Some(promise)), kept)
@@ -292,7 +292,7 @@ fn an_executor_that_sends_while_a_list_is_handed_off() {
             drain.run();
         });
         let actor = runs_in_the_call.spawn(()).unwrap();
-        // Its first drain is deferred here, and comes back to the executor by the wait.
+        // Its first drain is deferred here, and the wait returns it to the executor.
         let turn = || {
             actor.send(|()| ()).unwrap();
             assert_eq!(kept.within(MINUTE).ok(), Some(()));
@@ -360,8 +360,8 @@ fn a_clock_that_sends_before_it_parks() {
     });
 }
 
-/// A close inside of `blocking` calls the wakers of those that wait for room. What these send runs
-/// elsewhere, as does all that the turn itself sends there.
+/// A close inside of `blocking` calls the wakers of waiters for room. Their messages run elsewhere,
+/// as do all that the turn itself sends there.
 #[test]
 fn a_close_leaves_the_list_of_a_thread_that_blocks_closed() {
     struct Sends(Actor<mpsc::Sender<()>>);

@@ -1,4 +1,4 @@
-//! Budgets: how much one drain does, and who goes on. Time is a clock that the turns themselves
+//! Budgets: the length of a drain, and its continuation. Time is a clock that the turns themselves
 //! move.
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -16,7 +16,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A clock that is moved by hand, and knows how often it was read.
+/// A clock that is moved by hand, and counts its reads.
 #[derive(Clone, Debug, Default)]
 struct Hand(Arc<(AtomicU64, AtomicUsize)>);
 
@@ -37,7 +37,7 @@ impl Clock for Hand {
     }
 }
 
-/// A queue that counts what it is given, and that may refuse, and tells.
+/// An executor of a queue that counts its drains, and may refuse them with a notice.
 struct Counting {
     queue: QueueHandle,
     given: Arc<AtomicUsize>,
@@ -61,7 +61,7 @@ impl Executor for Counting {
     }
 }
 
-/// A queue, how often it was given a drain, and its executor.
+/// Returns a queue, the count of its drains, and its executor.
 fn counting() -> (DrainQueue, Arc<AtomicUsize>, Counting) {
     let (queue, given) = (DrainQueue::new(), Arc::<AtomicUsize>::default());
     let executor = Counting {
@@ -73,8 +73,8 @@ fn counting() -> (DrainQueue, Arc<AtomicUsize>, Counting) {
     (queue, given, executor)
 }
 
-/// Runs drains one at a time: after each, how many messages were handled by it, and how often a
-/// drain was handed over since the first.
+/// Runs drains one at a time. Returns, for each, the number of messages that it handled, and the
+/// number of hand-overs since the first.
 fn slices(queue: &DrainQueue, given: &AtomicUsize, handled: &AtomicUsize) -> Vec<(usize, usize)> {
     let (mut slices, mut before, first) = (vec![], 0, given.load(SeqCst));
     while queue.run_one() {
@@ -85,7 +85,7 @@ fn slices(queue: &DrainQueue, given: &AtomicUsize, handled: &AtomicUsize) -> Vec
     slices
 }
 
-/// `messages` turns that take 50 ms each, in drains of `budget`.
+/// Runs turns that take 50 ms each, in drains of `budget`.
 fn timed_slices(budget: Budget, messages: usize) -> Vec<(usize, usize)> {
     let (queue, given, executor) = counting();
     let clock = Hand::default();
@@ -121,7 +121,8 @@ fn a_drain_ends_when_its_time_is_over() {
     assert_eq!(timed_slices(Budget::turns(20).time(ms(100)), 3), [(2, 1), (1, 1)]);
 }
 
-// Time is not looked at after each turn; but turns of a length never overstep it by one of them.
+// The clock is not read after each turn; but turns of one length never exceed the budget by more
+// than one.
 #[test]
 fn equal_turns_overstep_the_time_by_less_than_one() {
     for (turn, limit) in [
@@ -162,7 +163,7 @@ fn equal_turns_overstep_the_time_by_less_than_one() {
     }
 }
 
-// The clock is looked at after 64 turns at the latest, however short those before were.
+// The clock is read after 64 turns at the latest, however short those before were.
 #[test]
 fn turns_that_become_longer_overstep_by_64_at_most() {
     const SHORT: usize = 2_000;
@@ -231,7 +232,7 @@ fn an_executor_that_refuses_is_asked_again() {
     assert_eq!(actor.stop_cause(), None);
 }
 
-// B5: nobody is left without an answer.
+// B5: no asker is left without an answer.
 #[test]
 fn what_an_executor_refuses_is_run_by_the_fallback() {
     must_end(|| {
@@ -261,8 +262,7 @@ fn what_an_executor_refuses_is_run_by_the_fallback() {
     });
 }
 
-// A caller of a plain actor is held for its millisecond; what is left goes to the pool of the
-// process.
+// A caller of a plain actor drains for its millisecond; the rest goes to the global pool.
 #[test]
 fn a_caller_without_a_budget_of_its_own_is_let_go() {
     must_end(|| {
@@ -276,7 +276,7 @@ fn a_caller_without_a_budget_of_its_own_is_let_go() {
                 let (clock, open) = (clock.clone(), open.clone());
                 actor
                     .send(move |ran_on: &mut Vec<_>| {
-                        // Any other thread waits until this one has looked.
+                        // Other threads wait until this one has looked.
                         while thread::current().id() != here && !open.load(SeqCst) {
                             thread::yield_now();
                         }
@@ -288,7 +288,7 @@ fn a_caller_without_a_budget_of_its_own_is_let_go() {
         });
         assert!(!actor.is_idle(), "it was let go while messages were left");
         open.store(true, SeqCst);
-        // Only looking: the pool runs the rest.
+        // Only looks: the pool runs the rest.
         until(|| actor.is_idle());
         let ran_on = actor.with(std::mem::take).unwrap();
         assert_eq!(ran_on.len(), MESSAGES);
@@ -298,7 +298,7 @@ fn a_caller_without_a_budget_of_its_own_is_let_go() {
     });
 }
 
-// A short drain costs no look at a clock, and neither does an unlimited one.
+// Neither a short drain nor an unlimited one reads a clock.
 #[test]
 fn a_short_drain_reads_no_clock() {
     let clock = Hand::default();
@@ -314,7 +314,7 @@ fn a_short_drain_reads_no_clock() {
     assert_eq!((plain.with(|n| *n), forever.with(|n| *n)), (Ok(18), Ok(1000)));
 }
 
-// B8: others go on sending, and the caller goes all the same; everything is handled.
+// B8: others go on sending, and the caller still returns; everything is handled.
 #[test]
 fn a_captive_sender_is_let_go_while_others_send() {
     must_end(|| {
@@ -343,7 +343,7 @@ fn a_captive_sender_is_let_go_while_others_send() {
             })
         };
         captive_is_in.recv().unwrap();
-        // Each turn sends the next one: as long as this goes on, the mailbox is never empty.
+        // Each turn sends the next one, so the mailbox is never empty meanwhile.
         let over = Arc::<AtomicBool>::default();
         fn again(
             actor: &Actor<State>,
@@ -385,8 +385,7 @@ fn a_captive_sender_is_let_go_while_others_send() {
     });
 }
 
-// The same for what a caller's turns have sent to others: two actors that keep each other busy do
-// not keep it.
+// Two actors that keep each other busy by the messages of a caller's turns do not keep that caller.
 #[test]
 fn a_caller_is_let_go_by_a_cascade_without_end() {
     must_end(|| {
@@ -407,7 +406,7 @@ fn a_caller_is_let_go_by_a_cascade_without_end() {
         a.send(play).unwrap();
         assert!(TURNS.load(SeqCst) > 8);
         OVER.store(true, SeqCst);
-        // The last one sends no more, whichever of the two it is.
+        // The last one stops sending, whichever of the two it is.
         while !(a.is_idle() && b.is_idle()) {
             thread::yield_now();
         }
@@ -416,8 +415,8 @@ fn a_caller_is_let_go_by_a_cascade_without_end() {
     });
 }
 
-/// The runtime that plain actors fall back to, whose one thread does nothing until this is dropped:
-/// what is handed on waits there.
+/// The runtime that is the fallback of plain actors, whose one thread is blocked until this is
+/// dropped, so that what is handed on waits.
 #[cfg(feature = "tokio")]
 struct Held {
     _go: mpsc::Sender<()>,
@@ -449,13 +448,13 @@ fn a_caller_that_waits_takes_a_drain_over() {
         let actor = Actor::builder().budget(2).spawn(0).unwrap();
         actor.send_many((0..5).map(|_| |n: &mut i32| *n += 1)).unwrap();
         assert_eq!(actor.len(), 3, "two were run by the sender, the rest was handed on");
-        // No other thread comes: these callers run it, until their own message is done.
+        // No other thread comes: these callers run it until their own message is done.
         assert_eq!(actor.call(|n| *n).wait(), Ok(5));
         assert_eq!(actor.with(|n| *n), Ok(5));
     });
 }
 
-// What another thread gets may be up to the very thread that waits.
+// The very thread that waits may have to run what was meant for another thread.
 #[cfg(feature = "tokio")]
 #[test]
 fn a_caller_that_waits_keeps_its_message_to_itself() {
@@ -474,14 +473,14 @@ fn a_caller_that_waits_keeps_its_message_to_itself() {
         assert_eq!(actor.call(|n| *n).wait(), Ok(16));
         (0..5).for_each(|_| actor.posted().send(add).unwrap());
         assert_eq!(actor.idle().wait(), Ok(()));
-        // All was run by the waiting caller: what was handed on is stale, and changes nothing.
+        // The waiting caller ran all of it, so the hand-over is stale, and has no effect.
         drop(inside);
         drop(held);
         assert_eq!(actor.with(|n| *n), Ok(21));
     });
 }
 
-// A caller that waits for an actor without a budget is not kept by what came after its message.
+// A caller that waits for an actor without a budget is not kept by messages after its own.
 #[cfg(feature = "tokio")]
 #[test]
 fn a_caller_that_waits_leaves_an_unlimited_actor() {
@@ -509,7 +508,7 @@ fn a_caller_that_waits_leaves_an_unlimited_actor() {
     });
 }
 
-// The message of a caller that waits is not lost when its own drain is over before it.
+// The message of a caller that waits is not lost when its own drain ends before it.
 #[test]
 fn a_caller_that_waits_may_be_served_by_the_pool() {
     must_end(|| {
@@ -545,7 +544,7 @@ fn a_callers_own_turn_has_no_budget() {
             actor.call(|n| *n += 1).wait().unwrap();
         }
         assert_eq!((actor.with(|n| *n), actor.len()), (Ok(30), 0));
-        // What arrives meanwhile does: one more turn, and the rest is handed on.
+        // A message that arrives meanwhile does: one more turn, and the rest is handed on.
         let own = actor.clone();
         let five = move |_: &mut i32| (0..5).for_each(|_| own.send(|n| *n += 1).unwrap());
         actor.send(five).unwrap();
@@ -554,7 +553,7 @@ fn a_callers_own_turn_has_no_budget() {
     });
 }
 
-// A clock is the user's. One that panics does not end a drain, and loses nothing.
+// The clock is user code. If it panics, the drain goes on, and nothing is lost.
 #[test]
 fn a_clock_that_panics_loses_nothing() {
     #[derive(Debug)]
@@ -581,8 +580,8 @@ fn a_clock_that_panics_loses_nothing() {
     assert_eq!(plain.with(|n| *n), Ok(100));
 }
 
-// A drain that was dropped gives back all that waits, whatever the budget: nobody could go on with
-// it.
+// A dropped drain gives back all waiting messages, whatever the budget, because no thread could
+// continue it.
 #[test]
 fn what_a_dropped_drain_gives_back_has_no_budget() {
     let queue = DrainQueue::new();

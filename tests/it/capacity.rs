@@ -1,4 +1,4 @@
-//! Capacity counts the messages that wait, not the one that runs, and is exact at every moment.
+//! Capacity counts the messages that wait, not the running one, and is exact at every moment.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,7 +13,7 @@ use turnwise::{
 };
 
 const LARGEST: usize = (u32::MAX >> 1) as usize;
-/// From here on, `len` says "at least".
+/// From this number on, `len` says "at least".
 const SATURATED: usize = 32_767;
 const FULL: AskError = AskError::Refused(Reason::Full, ActorName::ANY);
 
@@ -142,7 +142,7 @@ fn send_many_is_accepted_whole_or_not_at_all() {
     held.let_go();
     let log = actor.with(std::mem::take).unwrap();
     assert_eq!(log, [0, 1, 2, 3, 4, 5, 10, 20, 21, 40, 41, 42]);
-    // What came back is whole, and in its order.
+    // The returned messages are complete, and in order.
     let mut log = Vec::new();
     refused.into_message().into_iter().for_each(|message| message(&mut log));
     assert_eq!(log, [30, 31, 32, 33]);
@@ -184,7 +184,7 @@ fn a_full_mailbox_can_be_closed_stopped_and_dropped() {
             drop(actor);
         });
         assert_eq!(*ended.lock().unwrap(), 1);
-        // With an executor, the end comes there.
+        // With an executor, the end runs there.
         let queue = DrainQueue::new();
         let actor = build().executor(queue.handle()).spawn(0).unwrap();
         (0..2).for_each(|_| actor.send(|_| ()).unwrap());
@@ -253,7 +253,7 @@ fn a_full_mailbox_that_nobody_runs_strands_nobody() {
     must_end(|| {
         for capacity in [1, 3] {
             let n = with_room_for(0, capacity);
-            // This thread has promised to run it, and is inside a turn; another thread comes.
+            // This thread has deferred it, and is inside a turn; another thread comes.
             in_turn(|| {
                 let fill = || {
                     (0..capacity).for_each(|_| n.send(|n| *n += 1).unwrap());
@@ -297,7 +297,7 @@ fn with_and_call_agree_where_only_the_executor_runs() {
     assert_eq!(asked(&queue, &log, |log| log.clone()), ['A']);
 }
 
-/// An actor with nothing in its mailbox but a turn that waits, and what wakes that.
+/// An actor whose mailbox contains only a suspended turn, and the promise that wakes it.
 fn in_a_turn_that_waits(
     overflow: Overflow,
     room: usize,
@@ -354,8 +354,8 @@ fn a_sender_finds_the_room_that_it_makes_beside_a_woken_turn() {
         log.send(|log| log.push(1)).unwrap();
         assert_eq!(log.send(|_| ()).unwrap_err().reason(), &Reason::Full);
         in_turn(|| {
-            // This thread has promised to run it; another one comes first. The turn goes on, and makes
-            // no room itself.
+            // This thread has deferred it; another one comes first. The turn goes on, and makes no
+            // room itself.
             go.keep(());
             let sends = || log.send(|log| log.push(2)).unwrap();
             thread::scope(|scope| scope.spawn(sends).join().unwrap());

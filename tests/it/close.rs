@@ -1,5 +1,5 @@
-//! Close: what was accepted before it runs, what comes after is handed back. The end comes
-//! once, with its cause, whatever the cause.
+//! Close: messages accepted before it run, later ones are handed back. The end comes once, with its
+//! cause, whatever the cause.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicUsize;
@@ -48,7 +48,7 @@ fn what_waits_is_handled_and_what_comes_is_refused() {
 #[test]
 fn what_nobody_runs_is_run_when_it_is_closed() {
     must_end(|| {
-        // By another thread, while this one has promised to run it and is inside a turn.
+        // By another thread, while this one has deferred it and is inside a turn.
         let (actor, ends) = recording(0);
         in_turn(|| {
             (0..5).for_each(|_| actor.send(|n| *n += 1).unwrap());
@@ -115,7 +115,7 @@ fn closing_in_a_turn_refuses_at_once_and_ends_after() {
         })
         .unwrap();
     assert_eq!(*ends.lock().unwrap(), [(12, EndCause::Closed)]);
-    // Another, idle actor is closed by a turn.
+    // A turn closes another, idle actor.
     let (other, ends) = recording(5);
     let (inner, seen) = (other.clone(), ends.clone());
     Actor::new(())
@@ -197,7 +197,7 @@ fn closing_under_fire_handles_what_was_accepted() {
             gate.pass();
             assert!(actor.close());
         });
-        // The pool may be running what was posted.
+        // The pool may be running the posted messages.
         assert_eq!(actor.ended().within(Duration::MAX), Ok(true));
         assert_eq!(*ends.lock().unwrap(), [(tally.handled() - handled_before, EndCause::Closed)]);
     }
@@ -226,7 +226,7 @@ type N = u32;
 struct Halt;
 struct Bang;
 
-/// A state that handles what stops it.
+/// A state that handles the message that stops it.
 #[derive(Clone, Copy)]
 struct State(N);
 
@@ -252,7 +252,7 @@ fn panicked(text: &str) -> EndCause {
     EndCause::Stopped(StopCause::Panicked(text.into()))
 }
 
-/// How an actor is built, what is done with its only handle, and what the end hook is told.
+/// The builder of an actor, the end of its only handle, and the cause that the end hook gets.
 type Case = (
     &'static str,
     fn(ActorBuilder<State>) -> ActorBuilder<State>,
@@ -417,7 +417,7 @@ fn the_end_is_told_once_with_its_cause() {
 
 #[test]
 fn the_cause_that_is_told_is_the_one_that_others_see() {
-    // Those that end while somebody still has a handle.
+    // Ends while a handle exists.
     for (name, build, act, _, cause) in CASES.iter().filter(|case| case.4() != EndCause::Dropped) {
         let (tx, ended) = channel();
         let builder = build(Actor::builder());
@@ -456,7 +456,7 @@ fn with_an_executor_the_end_comes_there() {
             assert_eq!(*ends.lock().unwrap(), [(state, cause.clone())]);
         }
     }
-    // Handles that are left see it then.
+    // The remaining handles see it then.
     let (queue, actor) = queued(1);
     assert!(actor.close() && actor.is_closed());
     assert_eq!(actor.ended().within(Duration::ZERO), Ok(false));
@@ -482,7 +482,7 @@ fn those_that_wait_are_told_before_what_was_accepted_runs() {
                 })
                 .spawn(())
                 .unwrap();
-            // It is pending, on the list of a thread inside a turn; those that wait do not help it.
+            // It is pending, on the list of a thread inside a turn; waiters do not help it.
             in_turn(|| {
                 actor.send(move |()| all_told()).unwrap();
                 let mut sending = actor.waiting().send(|()| ());
@@ -514,7 +514,7 @@ fn a_waker_that_is_told_of_the_close_may_run_a_queue() {
         let builder = Actor::builder().capacity(1, Overflow::Reject).executor(other.handle());
         let actor = builder.spawn(0).unwrap();
         actor.send(|n| *n += 1).unwrap();
-        // As a loop of the program's own that goes on until its reply is there.
+        // A loop of the program's own that runs the queue until its reply has come.
         let runs = move || {
             let reply = asked.call(|n| *n);
             while !reply.is_ready() {

@@ -1,4 +1,4 @@
-//! Turns that wait for each other in a circle: one of them is told, and nobody else.
+//! Turns that wait for each other in a circle: exactly one of them gets an error.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -19,7 +19,7 @@ use turnwise::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A state that is sent numbers.
+/// A state that collects numbers.
 #[derive(Debug, Default)]
 struct Seen(Vec<u32>);
 
@@ -39,7 +39,7 @@ fn circle(told: &AskError) -> &Cycle {
     cycle
 }
 
-/// The names, beginning with that one.
+/// Returns the names of a circle, beginning with this one.
 fn turned(cycle: &Cycle, first: &str) -> Vec<String> {
     let mut names = cycle.actors().to_vec();
     let at = names.iter().position(|name| name == first).expect("it is in the circle");
@@ -47,7 +47,7 @@ fn turned(cycle: &Cycle, first: &str) -> Vec<String> {
     names
 }
 
-/// How a turn waits for another actor.
+/// The ways in which a turn waits for another actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     With,
@@ -71,7 +71,7 @@ const KINDS: [Kind; 8] = [
     Kind::AskRoom,
 ];
 
-/// Waits inside a turn; `Err` if it was told of a circle.
+/// Waits inside a turn. Returns the circle if the wait is refused.
 fn wait(kind: Kind, to: &Actor<Seen>) -> Result<(), Cycle> {
     fn asked<T: Debug>(answer: Result<T, AskError>) -> Result<(), Cycle> {
         match answer {
@@ -124,7 +124,7 @@ fn wait(kind: Kind, to: &Actor<Seen>) -> Result<(), Cycle> {
     }
 }
 
-/// Two actors, each in a turn on a thread of its own, that wait for each other.
+/// Runs two actors, each in a turn on a thread of its own, that wait for each other.
 fn meet(
     kinds: [Kind; 2],
     actors: &[Actor<Seen>; 2],
@@ -150,7 +150,8 @@ fn of_two_turns_that_wait_for_each_other_one_is_told() {
     must_end(|| {
         for first in KINDS {
             for second in KINDS {
-                // Whoever waits for an end closes the other one, which refuses what is sent then.
+                // A turn that waits for an end closes the other actor, which refuses later
+                // messages.
                 if (first == Kind::End) != (second == Kind::End) {
                     continue;
                 }
@@ -186,7 +187,7 @@ fn a_question_that_is_refused_never_runs() {
     });
 }
 
-/// How a turn asks the next room to let a player in.
+/// The ways in which a turn asks the next room to admit a player.
 #[derive(Clone, Copy, Debug)]
 enum Door {
     Call,
@@ -196,7 +197,7 @@ enum Door {
     Ask,
 }
 
-/// A turn of a room has one of its players enter another room, and keeps it if that is refused.
+/// A turn of a room lets one of its players enter another room, and keeps it if that is refused.
 fn moves(door: Door, from: &mut Seen, to: &Actor<Seen>) {
     let Some(player) = from.0.pop() else { return };
     let enters = move |room: &mut Seen| room.0.push(player);
@@ -339,7 +340,8 @@ fn by_hand(name: &str, queue: &DrainQueue) -> Actor<Seen> {
 
 // Limits.
 
-/// `ada` waits for `bob` for so long, who waits for `ada` for so long thereafter: what they got.
+/// `ada` waits for `bob` with one limit, and `bob` then for `ada` with the other. Returns both
+/// results.
 fn with_limits(first: Limit, second: Limit, clocks: [&VirtualClock; 2]) -> [&'static str; 2] {
     fn said<R>(answer: Result<R, WaitError<R>>) -> &'static str {
         match answer {
@@ -375,7 +377,7 @@ fn with_limits(first: Limit, second: Limit, clocks: [&VirtualClock; 2]) -> [&'st
     sleepers.wait_for_sleepers(1);
     go.send(()).unwrap();
     while !(first.is_finished() && second.is_finished()) {
-        // Whoever is not told sleeps by the clock.
+        // The turn that gets no error sleeps by the clock.
         clock.advance(Duration::from_millis(1));
         sleepers.advance(Duration::from_millis(1));
         thread::yield_now();
@@ -393,14 +395,14 @@ fn whose_limit_would_end_first_is_told() {
         assert_eq!(with_limits(long, short, one), ["answer", "told"]);
         assert_eq!(with_limits(short, long, one), ["told", "answer"]);
         assert_eq!(with_limits(long, Limit::Unlimited, one), ["told", "answer"]);
-        // Nobody knows which of two clocks is the first: one of them ends the wait.
+        // The order of two clocks is unknown: one of them ends the wait.
         let other = VirtualClock::new();
         let got = with_limits(ms(1_000), long, [&clock, &other]);
         assert_eq!(got, ["limit", "answer"]);
     });
 }
 
-// What user code does to it.
+// Effects of user code.
 
 #[test]
 fn a_turn_that_panics_asleep_leaves_nothing() {
@@ -466,7 +468,7 @@ fn a_turn_that_is_cut_leaves_its_place() {
         } else {
             abort.abort();
         }
-        // It waits for nobody now, whether it was dropped yet or not.
+        // It waits for no actor now, whether it was dropped yet or not.
         go.keep(());
         queue.run_until_idle();
         assert_eq!(waits.wait(), Err(AskError::Aborted(ActorName::ANY)));
@@ -480,7 +482,7 @@ fn a_turn_that_is_cut_leaves_its_place() {
 
 // Random graphs.
 
-/// Numbers that look random.
+/// Random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -492,7 +494,7 @@ impl Dice {
     }
 }
 
-/// Who waits for whom, as a plain program knows it.
+/// The wait-for graph, as a plain program sees it.
 struct Oracle {
     targets: Vec<usize>,
     begun: Vec<bool>,
@@ -515,7 +517,7 @@ impl Oracle {
         self.begun[who] && !self.over[who]
     }
 
-    /// It waits for its target from now on.
+    /// Starts a wait for its target.
     fn begin(&mut self, who: usize) {
         self.begun[who] = true;
         let (mut at, mut names) = (self.targets[who], vec![who.to_string()]);
@@ -527,7 +529,7 @@ impl Oracle {
             self.told[who] = Some(names);
             self.over[who] = true;
         }
-        // Whose target is over is answered.
+        // A wait whose target is over is answered.
         while let Some(next) =
             (0..self.over.len()).find(|&i| self.waits(i) && self.over[self.targets[i]])
         {
@@ -536,7 +538,7 @@ impl Oracle {
     }
 }
 
-/// How many circles there are, if each waits for its target.
+/// Returns the number of circles if each waits for its target.
 fn circles(targets: &[usize]) -> usize {
     let mut oracle = Oracle::new(targets);
     (0..targets.len()).for_each(|who| oracle.begin(who));
@@ -591,9 +593,9 @@ fn random_graphs_of_threads_have_one_told_a_circle() {
     });
 }
 
-// A frame says that a mailbox is this thread's for as long as it is, and no longer.
+// A frame marks a mailbox as this thread's exactly as long as that is true.
 
-/// Tells which thread goes to sleep by it; time stands still.
+/// A clock that stands still, and reports the threads that sleep by it.
 #[derive(Debug)]
 struct Bed(Mutex<mpsc::Sender<&'static str>>);
 
@@ -609,7 +611,7 @@ impl turnwise::Clock for Bed {
     }
 }
 
-/// A clock, and who goes to sleep by it.
+/// Returns such a clock, and its reports.
 fn bed() -> (Arc<Bed>, mpsc::Receiver<&'static str>) {
     let (tell, told) = mpsc::channel();
     (Arc::new(Bed(Mutex::new(tell))), told)
@@ -622,8 +624,8 @@ fn on<R: Send + 'static>(
     thread::Builder::new().name(name.to_owned()).spawn(f).unwrap()
 }
 
-/// `a` waits for nobody: two turns may wait in a row that would close a circle if it waited for
-/// `slow`.
+/// Checks that `a` waits for no actor: two turns may wait in a row that would close a circle if it
+/// waited for `slow`.
 fn assert_waits_for_nobody(
     a: &Actor<Seen>,
     slow: &Actor<Seen>,
@@ -657,7 +659,7 @@ fn an_executor_that_runs_drains_in_turns_of_its_own_leaves_no_wait_behind() {
         let held = crate::common::Held::hold(&slow);
         let (later, asked) = (a.clone(), slow.clone());
         let first = on("first", move || {
-            // The budget is spent after this one, and the executor called by its drain.
+            // The budget is spent after this one, and its drain calls the executor.
             let sends = later.clone();
             later.send(move |_| {
                 sends.send(move |_| assert_eq!(asked.idle().within(HOUR), Ok(true))).unwrap();
@@ -670,8 +672,8 @@ fn an_executor_that_runs_drains_in_turns_of_its_own_leaves_no_wait_behind() {
     });
 }
 
-/// Code that runs after `a` was let go, on the thread that has let it go: it waits for `log`, from
-/// when another thread in a turn of `a` waits for `slow` until after that.
+/// Code that runs after the release of `a`, on the thread that has released it. It waits for `log`,
+/// from the time when another thread in a turn of `a` waits for `slow` until after that.
 fn waits_after_it_is_let_go() -> Scene {
     let (clock, beds) = bed();
     let [slow, log] = ["slow", "log"].map(|name| {
@@ -688,7 +690,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `a` is let go by `first`, which waits for `log` then; `second` is in its turn meanwhile.
+    /// `first` releases `a`, and waits for `log` then; `second` is in its turn meanwhile.
     fn play(
         self,
         a: &Actor<Seen>,
@@ -780,7 +782,7 @@ fn a_waker_that_waits_after_its_actor_is_let_go_leaves_no_wait_behind() {
     });
 }
 
-/// Asks an actor, when it is dropped.
+/// Asks an actor when it is dropped.
 struct Asks(Actor<Seen>, mpsc::Sender<AskError>);
 
 impl Drop for Asks {

@@ -34,7 +34,7 @@ fn a_time_of_zero_is_one_look() {
     let n = on(&queue, 0);
     n.send(|n| *n += 1).unwrap();
     n.send(|n| *n += 1).unwrap();
-    // The budget is one turn: what the first drain leaves comes behind the look.
+    // The budget is one turn: the rest of the first drain comes behind the look.
     assert_eq!((queue.run_for(Duration::ZERO), n.len()), (1, 1));
     assert_eq!((queue.run_for(Limit::Immediate), n.len()), (1, 0));
     assert_eq!(queue.run_for(Limit::Immediate), 0);
@@ -65,7 +65,7 @@ fn work_wakes_who_serves_and_closing_ends_it() {
             assert_eq!(told.recv(), Ok((i, server.thread().id())));
         }
         queue.close();
-        // A message that comes while the one before is being let go is run by the same drain.
+        // A message that arrives while the one before is being released is run by the same drain.
         assert!((1..=100).contains(&server.join().unwrap()));
     });
 }
@@ -126,7 +126,7 @@ fn a_seed_decides_the_order_and_nothing_else_does() {
     assert!(orders[1..].iter().all(|order| *order != orders[0]));
 }
 
-/// A seed written down yesterday is worth something tomorrow: these steps are SplitMix64's.
+/// Seeds stay valid: these steps are SplitMix64's.
 #[test]
 fn a_time_of_zero_runs_what_waits_whatever_the_seed() {
     for seed in 0..50 {
@@ -155,7 +155,7 @@ fn a_seed_has_always_meant_the_same_order() {
         let queue = DrainQueue::seeded(seed);
         let (tell, told) = mpsc::channel();
         let actors = (0..12).map(|_| on(&queue, ())).collect::<Vec<_>>();
-        // One that waits alone is no choice.
+        // A single waiting drain is no choice.
         actors[0].send(|_| ()).unwrap();
         assert_eq!(queue.run_until_idle(), 1);
         for (number, actor) in actors.iter().enumerate() {
@@ -174,7 +174,7 @@ fn queues_show_what_they_are() {
     assert_eq!(format!("{:?}", queue.handle()), "QueueHandle { .. }");
 }
 
-/// A drain wakes one of those who sleep. If that one is just leaving, another must come.
+/// A drain wakes one of the sleeping runners. If that one is just leaving, another must come.
 #[test]
 fn a_runner_whose_time_ends_passes_the_wake_up_on() {
     must_end(|| {
@@ -223,7 +223,7 @@ fn closing_wakes_all_who_serve() {
             thread::spawn(move || queue.run_until_closed())
         });
         let runners = runners.collect::<Vec<_>>();
-        // Most likely they sleep after that; the test is right anyway.
+        // They probably sleep after that; the test is right in either case.
         thread::sleep(Duration::from_millis(20));
         queue.close();
         assert!(runners.into_iter().all(|runner| runner.join().unwrap() == 0));
@@ -295,7 +295,7 @@ fn a_worker_that_serves_a_queue_gives_its_place_away() {
     });
 }
 
-/// Hooks of what is dropped come back to the queue.
+/// Hooks of dropped actors call the queue.
 #[test]
 fn what_a_dropped_queue_leaves_is_dropped_unlocked() {
     must_end(|| {

@@ -1,4 +1,4 @@
-//! What an actor comes to, by a thread and by a task: closed, ended, idle; and the end of a system.
+//! The ends of an actor, by a thread and by a task: closed, ended, idle; and the end of a system.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use turnwise::{Actor, Handler, Limit, ShutdownReport, System, ThreadPool, Virtua
 const HOUR: Duration = Duration::from_secs(3600);
 const NOW: Duration = Duration::ZERO;
 
-/// Closes an actor, in one of the ways there are.
+/// The ways to close an actor.
 type Closes = fn(&Actor<u32>, &DrainQueue);
 
 const CLOSES: &[(&str, Closes)] = &[
@@ -199,8 +199,8 @@ fn clones_of_a_system_end_it_together() {
     });
 }
 
-/// How long `n` tasks take that wait for one end, as they are polled first, polled again and dropped,
-/// the latest first.
+/// Measures `n` tasks that wait for one end: the first polls, the second polls and the drops, the
+/// latest first.
 fn times_of(n: usize, actor: &Actor<u32>) -> [Duration; 3] {
     let mut waiting: Vec<_> = (0..n).map(|_| actor.ended()).collect();
     let mut poll_all = || {
@@ -219,7 +219,7 @@ fn a_waiter_costs_the_same_however_many_wait() {
     must_end(|| {
         let actor = Actor::new(0);
         let [first, again, dropped] = times_of(size(60_000, 100_000), &actor);
-        // A search from the front makes that hundreds of times.
+        // A search from the front takes hundreds of times as long.
         assert!(again < 40 * first, "{again:?} to poll again, {first:?} at first");
         assert!(dropped < 40 * first, "{dropped:?} to give up, {first:?} to be polled");
     });
@@ -237,7 +237,7 @@ fn a_waiter_that_was_woken_takes_no_other_one_out() {
     queue.run_until_idle();
     assert_eq!(woken.0.load(SeqCst), 1);
     actor.send(|_| ()).unwrap();
-    // In the place that the other one had, which goes now.
+    // At the place of the other one, which goes now.
     assert!(Pin::new(&mut new).poll(&mut cx).is_pending());
     drop(old);
     queue.run_until_idle();
@@ -246,7 +246,7 @@ fn a_waiter_that_was_woken_takes_no_other_one_out() {
 }
 
 /// Plain members end one after the other, on the thread that shuts down. The hook of the first one
-/// may await what the others bring: they end elsewhere then.
+/// may await what the others cause: they end elsewhere then.
 #[test]
 fn a_hook_awaits_the_end_of_a_later_member() {
     for limit in [Limit::Unlimited, Limit::Within(Duration::from_secs(3_600))] {
@@ -278,7 +278,7 @@ fn a_hook_awaits_the_end_of_a_later_member() {
     }
 }
 
-/// What the hook awaits is brought by a member that it does not name.
+/// The hook awaits a member that it does not name.
 #[test]
 fn a_hook_awaits_what_the_hook_of_a_later_member_brings() {
     must_end(|| {
@@ -290,7 +290,7 @@ fn a_hook_awaits_what_the_hook_of_a_later_member_brings() {
             tells.push(tell);
             nexts.push(told);
         }
-        // Each awaits the one that came after it; the last tells.
+        // Each awaits the one after it; the last one reports.
         let mut before = None;
         for (tell, told) in tells.into_iter().zip(nexts.into_iter().map(Some).skip(1).chain([None]))
         {
@@ -309,7 +309,7 @@ fn a_hook_awaits_what_the_hook_of_a_later_member_brings() {
     });
 }
 
-/// A hook that shuts another system down: both have members to end here.
+/// A hook shuts another system down, and both have members that end here.
 #[test]
 fn a_hook_shuts_another_system_down() {
     must_end(|| {

@@ -14,7 +14,7 @@ use turnwise::{Actor, Context, Executor, Handler, Overflow, ThreadPool};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer that nobody wants, and that panics when it is dropped.
+/// An answer that no asker wants, and that panics when it is dropped.
 struct Unwanted;
 
 impl Drop for Unwanted {
@@ -41,8 +41,7 @@ impl Handler<Question> for Oracle {
     }
 }
 
-/// A panic in the drop of an answer that nobody wanted came back to the sender of
-/// `tell`.
+/// A panic in the drop of an answer that no asker wanted reached the sender of `tell`.
 #[test]
 fn unwanted_answer_hurts_no_sender() {
     let oracle = resuming(Actor::builder()).spawn(Oracle::default()).unwrap();
@@ -82,8 +81,8 @@ fn answer_to_nobody_hurts_nobody() {
     assert_eq!(n.with(|n| *n), Ok(2));
 }
 
-/// At a full mailbox whose executor never runs, `ask` said that it is full, and `with`
-/// ran what waited in it.
+/// At a full mailbox whose executor never runs, `ask` reported that it is full, and `with` ran its
+/// waiting messages.
 #[test]
 fn with_and_ask_agree_at_a_full_mailbox() {
     in_child("with_and_ask_agree_at_a_full_mailbox", PATIENCE, || {
@@ -135,7 +134,7 @@ fn thread_name_with_a_nul_is_an_error() {
     assert!(catch_unwind(build).is_ok_and(|refused| refused), "an error, no panic");
 }
 
-/// The first message after an executor has gone is refused, or run by somebody.
+/// Checks that the first message after the end of an executor is refused, or run by some thread.
 #[track_caller]
 fn first_message_is_not_lost(executor: impl Executor + Clone + 'static) {
     let tally = Tally::default();
@@ -196,7 +195,7 @@ fn first_send_to_a_gone_runtime_is_not_lost() {
     executors.into_iter().for_each(first_message_is_not_lost);
 }
 
-/// Control: the answer of a reply that nobody looks at is dropped once.
+/// Control: the answer of a reply that is never read is dropped once.
 #[test]
 fn reply_that_nobody_looks_at_is_counted() {
     let (n, drops) = (Actor::new(()), Arc::new(AtomicUsize::new(0)));
@@ -211,12 +210,12 @@ fn reply_that_nobody_looks_at_is_counted() {
     assert_eq!(drops.load(SeqCst), 1);
 }
 
-/// `bank > /dev/full` said that all was well.
+/// `bank > /dev/full` reported success.
 // One profile is enough.
 #[cfg(all(target_os = "linux", debug_assertions))]
 #[test]
 fn bank_reports_a_full_disk() {
-    // `cargo test` has built it beside this program; else cargo does it here.
+    // `cargo test` has built it beside this program; otherwise cargo does it here.
     let here = std::env::current_exe().unwrap();
     let built = here.ancestors().nth(2).unwrap().join("examples/bank");
     for options in [&["--rounds", "1", "--transfers", "100"][..], &["--help"]] {

@@ -1,4 +1,4 @@
-//! Errors: what they say, what they are caused by, and what they hand back.
+//! Errors: their texts, their sources, and the messages that they hand back.
 
 use std::cell::Cell;
 use std::error::Error;

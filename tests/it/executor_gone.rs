@@ -1,5 +1,4 @@
-//! An executor that has gone: whoever sends first gets the message back, and so does everyone
-//! after.
+//! An executor that has ended: the first sender gets the message back, and so does each later one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -17,7 +16,7 @@ use turnwise::{
 
 const GONE: Reason = Reason::Stopped(StopCause::ExecutorGone);
 
-/// How many messages it has handled.
+/// The number of messages that it has handled.
 #[derive(Clone, Default)]
 struct Counter(Arc<AtomicUsize>);
 
@@ -36,7 +35,8 @@ fn closure(token: Token) -> impl FnOnce(&mut Counter) + Send + 'static {
     }
 }
 
-/// Closures that came back are run on a state of the test's own: they are the ones that were sent.
+/// Runs returned closures on a state of the test's own, to check that they are the ones that were
+/// sent.
 fn closures_back<F: FnOnce(&mut Counter)>(messages: impl IntoIterator<Item = F>, count: usize) {
     let mut own = Counter::default();
     messages.into_iter().for_each(|message| message(&mut own));
@@ -70,8 +70,8 @@ fn refused_in_time<R, M>(answer: Result<R, WaitError<R, M>>) {
 
 type Verb = fn(&Actor<Counter>, &Tally);
 
-/// Each verb, and how many messages come back: three of `send_many`. The closure of a `call` that
-/// is refused is dropped.
+/// Each verb, and the number of messages that are returned: three of `send_many`. The closure of a
+/// refused `call` is dropped.
 const VERBS: &[(&str, usize, Verb)] = &[
     ("send", 1, |n, t| closure_back(n.send(closure(t.token())))),
     ("tell", 1, |n, t| back(n.tell(t.token())).come_back()),
@@ -126,7 +126,7 @@ impl Actors {
         Actors { of: VERBS.iter().map(one).collect(), handled, ends, undelivered }
     }
 
-    /// The executor has gone, unseen.
+    /// Checks the actors of an executor that has ended, unseen.
     fn check(self) {
         let tally = Tally::default();
         let mut back = 0;
@@ -135,7 +135,7 @@ impl Actors {
             assert_eq!(actor.stop_cause(), None, "{}", case());
             verb(actor, &tally);
             assert_eq!(actor.stop_cause(), Some(StopCause::ExecutorGone), "{}", case());
-            // And whoever comes later.
+            // And so does each later sender.
             verb(actor, &tally);
             back += 2 * count;
             assert_eq!(tally.returned(), back, "{}", case());
@@ -150,7 +150,8 @@ impl Actors {
     }
 }
 
-/// Actors made before the executor goes, and after that; their senders inside a turn, and outside.
+/// Checks actors created before the end of the executor, and after it; their senders inside a turn,
+/// and outside.
 fn check(executor: impl Executor + Clone + 'static, end: impl FnOnce()) {
     let (before, inside) = (Actors::on(&executor), Actors::on(&executor));
     end();
@@ -249,7 +250,7 @@ fn an_executor_that_says_so() {
     });
 }
 
-/// What was accepted before is answered, whoever is told of the end first.
+/// Messages accepted before are answered, whichever call finds the end first.
 #[test]
 fn what_was_accepted_before_goes_to_the_hook() {
     must_end(|| {
@@ -292,7 +293,7 @@ struct Suspended {
 }
 
 impl Suspended {
-    /// `run`: runs what the executor has.
+    /// `run`: runs the drains of the executor.
     fn on(executor: impl Executor + 'static, run: impl Fn()) -> Self {
         let (tally, undelivered) = (Tally::default(), Arc::new(AtomicUsize::new(0)));
         let (end, ended) = mpsc::channel();
@@ -328,7 +329,8 @@ impl Suspended {
         Suspended { actor, tally, promise, turn, call, ask, waits: thread, ended, undelivered }
     }
 
-    /// The executor has gone: the future was dropped, what waited was given back, all are answered.
+    /// Checks that the future was dropped, waiting messages were given back, and all askers have
+    /// answers.
     fn check(self) {
         assert_eq!(self.turn.wait(), Err(AskError::Aborted(turnwise::ActorName::ANY)));
         refused(self.call.wait());
@@ -345,7 +347,7 @@ impl Suspended {
     }
 }
 
-/// Is a turn suspended, with nothing queued?
+/// True if a turn is suspended, with nothing queued.
 fn waits(actor: &Actor<Counter>) -> bool {
     format!("{actor:?}").contains("a turn waits")
 }
@@ -395,7 +397,7 @@ fn a_turn_suspended_on_a_pool_that_is_dropped() {
     });
 }
 
-/// What a pool that ends still runs may wake its turns; it is complete if none is left.
+/// A pool that ends may wake its turns while it runs; it is complete if none is left.
 #[test]
 fn a_turn_that_a_closing_pool_goes_on_with() {
     must_end(|| {
@@ -492,7 +494,7 @@ fn a_turn_suspended_on_a_runtime_that_is_shut_down() {
     });
 }
 
-/// An executor of the program's own, which drops what it has at its end and says so when asked.
+/// An executor of the program's own, which drops its drains at its end and reports that when asked.
 #[derive(Clone, Default)]
 struct Own(Arc<(AtomicBool, Mutex<Vec<Drain>>)>);
 
@@ -517,7 +519,7 @@ impl Executor for Own {
     }
 }
 
-/// The first message after the end finds it, by whatever verb.
+/// The first message after the end finds it, whatever the verb.
 #[test]
 fn a_turn_suspended_on_an_executor_of_ones_own() {
     must_end(|| {

@@ -1,5 +1,5 @@
 //! One suite of behaviour, over every way to run an actor: by its senders, in the pool, in rayon's,
-//! as tokio's tasks, by hand. Then what an executor is promised, and what is special in each.
+//! as tokio's tasks, by hand. Then the promises to an executor, and the specifics of each.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -15,10 +15,10 @@ use turnwise::{
     PanicPolicy, Reason, StopCause, ThreadPool,
 };
 
-/// Where actors are run, for one test.
+/// The executor of one test.
 struct On {
     executor: Option<Arc<dyn Executor>>,
-    /// A turn that waits keeps its thread, and there are few: waiting turns must help.
+    /// A blocked turn keeps its thread, and there are few, so waiting turns must help.
     keeps_threads: bool,
     /// Ends it, and waits for its threads.
     end: Box<dyn FnOnce() + Send>,
@@ -90,7 +90,7 @@ impl On {
     }
 }
 
-/// Threads, if a test needs many: more than turns wait there at a time.
+/// The number of threads for tests that need many: more than turns wait there at a time.
 const MANY: usize = 6;
 
 /// The tests, over the executors.
@@ -279,7 +279,7 @@ fn a_full_mailbox_lets_in_those_who_wait(on: &On) {
     assert_eq!(sum.with(|sum| *sum), Ok(4 * each));
 }
 
-/// One of a ring.
+/// A member of a ring.
 struct Knot {
     next: Option<Actor<Knot>>,
     done: mpsc::Sender<()>,
@@ -310,7 +310,8 @@ fn a_message_goes_round_a_ring(on: &On) {
 }
 
 fn turns_may_wait_for_other_actors(on: &On) {
-    // Where a turn that waits keeps one of few threads, it runs what it waits for: plain actors.
+    // Where a blocked turn keeps one of few threads, it runs the actors that it waits for: plain
+    // ones.
     let is_plain = |level| on.keeps_threads && level < 4;
     let actor = |level, n: u64| if is_plain(level) { Actor::new(n) } else { on.actor(n) };
     // Each waits for the one below, in three ways.
@@ -369,13 +370,13 @@ fn nothing_is_lost_whatever_is_closed_or_stopped(on: &On) {
         });
         one.close();
         assert!(one.ended().within(Limit::Unlimited).unwrap());
-        // A refused message is dropped by its sender; the queue may hold what was stopped a little
+        // A refused message is dropped by its sender; the queue may hold a stopped actor a little
         // longer.
         crate::common::until(|| tally.created() == tally.handled() + tally.dropped());
     }
 }
 
-/// Nobody who sends to it, waits for it, looks at it, or ends it.
+/// Neither senders, waiters and observers run it, nor threads that end it.
 fn no_other_thread_runs_what_has_an_executor(on: &On) {
     if on.is_inline() {
         return;
@@ -412,11 +413,11 @@ fn no_other_thread_runs_what_has_an_executor(on: &On) {
     assert!(!threads.contains(&here));
 }
 
-// ---- What an executor is given.
+// ---- Drains of an executor.
 
 type Queue = Arc<Mutex<VecDeque<Drain>>>;
 
-/// An executor that runs drains when the test says so.
+/// An executor whose drains the test runs.
 fn by_hand() -> (Queue, impl Fn(Drain) + Send + Sync) {
     let queue = Queue::default();
     let inner = queue.clone();
@@ -476,8 +477,8 @@ fn a_waiting_caller_leaves_the_turn_to_the_executor() {
         assert!(run_one(&queue));
         assert_eq!(waits.join().unwrap(), Ok((1, thread::current().id())));
     });
-    // The caller schedules what it has left in a pending mailbox: after this thread has run it,
-    // maybe.
+    // The caller schedules a mailbox that it has left pending, perhaps after this thread has run
+    // it.
     let stale = queue.lock().unwrap().len();
     assert!(stale <= 1, "{stale} drains of an idle actor");
     while run_one(&queue) {}
@@ -500,7 +501,7 @@ fn the_last_handle_leaves_the_end_to_the_executor() {
     assert_eq!(rx.recv().unwrap(), (1, None));
 }
 
-/// What only some executors can: go away.
+/// An end, which only some executors have.
 #[cfg(feature = "tokio")]
 mod a_runtime {
     use super::*;
@@ -510,7 +511,7 @@ mod a_runtime {
     const GONE: AskError =
         AskError::Refused(Reason::Stopped(StopCause::ExecutorGone), ActorName::ANY);
 
-    /// One thread, which runs nothing unless it is told to.
+    /// One thread, which runs nothing unless it is driven.
     fn current() -> Runtime {
         Builder::new_current_thread().build().unwrap()
     }
@@ -636,14 +637,14 @@ mod a_runtime {
         assert_eq!(shown(Tokio::for_blocking(handle())), "Tokio { blocking: true, .. }");
     }
 
-    /// A plain actor whose turns need the runtime that its senders are in.
+    /// A plain actor whose turns need the runtime of its senders.
     #[test]
     fn is_where_a_plain_actor_goes_on_that_is_used_there() {
         must_end(|| {
             const TASKS: usize = 16;
             let each = size(1_000, 5_000);
             let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
-            // One turn of its senders', the rest is handed on.
+            // The sender runs one turn, the rest is handed on.
             let n = Actor::builder().budget(1).spawn(0).unwrap();
             let (tell, told) = mpsc::channel();
             for _ in 0..TASKS {
@@ -690,7 +691,7 @@ mod a_runtime {
         });
     }
 
-    /// The same when the runtime drops the drain un-run.
+    /// The runtime drops the drain of such an actor unrun.
     #[test]
     fn that_has_gone_away_hands_plain_actors_on() {
         must_end(|| {
@@ -710,7 +711,7 @@ mod a_runtime {
         });
     }
 
-    /// A worker keeps the task that it was given last to itself: not while it blocks.
+    /// A worker keeps its latest task to itself, but not while it blocks.
     #[test]
     fn runs_what_a_turn_waits_for_on_another_worker() {
         must_end(|| {
@@ -747,7 +748,7 @@ mod a_runtime {
         });
     }
 
-    /// What a turn has sent must not wait behind that turn when it blocks.
+    /// Messages of a turn must not wait behind that turn when it blocks.
     #[test]
     fn runs_what_a_blocked_turn_has_sent_beside_it() {
         must_end(|| {
@@ -798,7 +799,7 @@ fn rayons_pools_are_shown() {
     assert_eq!(format!("{:?}", Rayon::new(Arc::new(pool))), "Rayon(\"own\")");
 }
 
-/// A turn that waits inside of rayon: its thread runs other drains on top of it.
+/// A turn that waits inside rayon: its thread runs other drains on top of it.
 #[cfg(feature = "rayon")]
 #[test]
 fn a_join_runs_what_its_other_half_waits_for() {

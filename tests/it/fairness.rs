@@ -1,4 +1,4 @@
-//! Fairness between actors: one that is fed without a pause keeps nobody from his turn.
+//! Fairness between actors: an actor that is fed without a pause does not starve others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -14,7 +14,7 @@ use turnwise::{Actor, Executor, ThreadPool};
 const QUIET: usize = 1_000;
 const BUDGET: u64 = 256;
 
-/// Feeds itself for ever: each turn leaves the next message before it ends.
+/// Feeds itself for ever: each turn sends the next message before it ends.
 struct Hot {
     me: Option<Actor<Hot>>,
     turns: Arc<AtomicU64>,
@@ -43,8 +43,8 @@ fn hot(executor: impl Executor + 'static) -> (Actor<Hot>, Arc<AtomicU64>) {
     (hot, turns)
 }
 
-/// The bound, exactly: on one worker that takes drains in their order, a quiet actor's message
-/// waits for one slice of the busy one at most, whenever it comes.
+/// The exact bound: on one worker that takes drains in order, a quiet actor's message waits for one
+/// slice of the busy one at most, whenever it comes.
 #[test]
 fn a_quiet_actor_waits_for_one_slice_of_the_busy_one() {
     let queue = DrainQueue::new();
@@ -83,7 +83,7 @@ fn an_endless_flood_starves_nobody_on_two_workers() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !over.load(Acquire) {
-                        // No more than some slices ahead, or the mailbox would take all memory.
+                        // Only some slices ahead, or the mailbox would take all memory.
                         if fed.load(Relaxed) < turns.load(Relaxed) + 8 * BUDGET {
                             fed.fetch_add(1, Relaxed);
                             hot.send(|hot| _ = hot.turns.fetch_add(1, Relaxed)).unwrap();
@@ -115,7 +115,7 @@ fn an_endless_flood_starves_nobody_on_two_workers() {
     });
 }
 
-/// Two actors that two threads feed without an end, and four that send to themselves: what comes to
+/// Two actors that two threads feed without an end, and four that send to themselves: a message to
 /// a quiet one is run within a second.
 fn floods_keep_nobody_waiting(executor: impl Fn() -> Arc<dyn Executor> + Sync) {
     let over = AtomicBool::new(false);
@@ -145,7 +145,7 @@ fn floods_keep_nobody_waiting(executor: impl Fn() -> Arc<dyn Executor> + Sync) {
             quiet.send(move |_| tell.send(()).unwrap()).unwrap();
             let run = told.recv_timeout(Duration::from_secs(20));
             let waited = begun.elapsed();
-            // A machine that has other things to do may make one late, not most.
+            // A busy machine may delay one of them, but not most.
             late += u32::from(waited > Duration::from_secs(1));
             if run.is_err() || late > 2 {
                 over.store(true, Release);

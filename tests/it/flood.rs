@@ -11,14 +11,14 @@ use crate::verbs::{ask_within, poll_once, wait_for};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Executor, Limit, Overflow, ThreadPool};
 
-/// How long a flood lasts, unless it is stopped.
+/// The length of a flood, unless it is stopped.
 const FLOOD: Duration = Duration::from_secs(4);
-/// A call that comes back later has waited for the end of the flood.
+/// A call that returns later has waited for the end of the flood.
 const BOUND: Duration = Duration::from_millis(1500);
-/// How long calls are made.
+/// The time for which calls are made.
 const TRIES: Duration = Duration::from_millis(600);
 
-/// An actor's message that sends itself again.
+/// Sends a message that sends itself again.
 fn flood(actor: Actor<u64>, stop: Arc<AtomicBool>, end: Instant) {
     let next = actor.clone();
     let _ = actor.send(move |turns| {
@@ -29,14 +29,14 @@ fn flood(actor: Actor<u64>, stop: Arc<AtomicBool>, end: Instant) {
     });
 }
 
-/// Where actors run, and what is done at the end.
+/// The executor of actors, and its end.
 struct Place {
     name: &'static str,
     executor: Option<Box<dyn Fn() -> Box<dyn Executor>>>,
     ends: Box<dyn FnOnce()>,
 }
 
-/// A queue whose runner comes `late`.
+/// A queue whose runner starts `late`.
 fn queue(name: &'static str, late: Duration) -> Place {
     let queue = Arc::new(DrainQueue::new());
     let runner = thread::spawn({
@@ -93,7 +93,8 @@ fn places() -> Vec<Place> {
     places
 }
 
-/// With `floods` actors that are never idle in each place, `call` of one of them returns in time.
+/// With `floods` actors that are never idle in each place, checks that `call` of one of them
+/// returns in time.
 #[track_caller]
 fn comes_back(places: Vec<Place>, floods: usize, call: fn(&Actor<u64>)) {
     let mut late = Vec::new();
@@ -115,7 +116,7 @@ fn comes_back(places: Vec<Place>, floods: usize, call: fn(&Actor<u64>)) {
         let took = must_end({
             let actor = actors[0].clone();
             move || {
-                // Again and again: whether a call meets the wrong moment is a matter of luck.
+                // Repeated, because it is chance whether a call meets the wrong moment.
                 let (begun, mut longest) = (Instant::now(), Duration::ZERO);
                 while begun.elapsed() < TRIES {
                     let called = Instant::now();
@@ -135,7 +136,7 @@ fn comes_back(places: Vec<Place>, floods: usize, call: fn(&Actor<u64>)) {
     assert!(late.is_empty(), "kept for as long as the flood lasts: {late:?}");
 }
 
-/// A caller that finds the actor parked may drain it to the end of the flood.
+/// A caller that finds the actor pending may drain it to the end of the flood.
 fn late_queue() -> Vec<Place> {
     vec![queue("a queue whose runner is late", Duration::from_millis(200))]
 }
@@ -191,7 +192,7 @@ fn poll_comes_back_on_an_executor() {
     comes_back(late_queue(), 1, poll);
 }
 
-/// `with` took 4.1 s, though its own turn was over long before.
+/// `with` took 4.1 s, although its own turn was over long before.
 #[test]
 fn with_comes_back_on_an_executor() {
     comes_back(late_queue(), 1, with);
@@ -304,7 +305,7 @@ fn waits_for_room_come_back_beside_a_flood() {
     assert!(late.is_empty(), "kept for as long as the flood lasts: {late:?}");
 }
 
-/// A queue that is run with a limit of zero, or one at all.
+/// A queue that is run with a limit of zero, or with a limit at all.
 #[test]
 fn limit_of_a_queue_holds_beside_a_flood() {
     for limit in [Duration::ZERO, Duration::from_millis(50)] {

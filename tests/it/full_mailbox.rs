@@ -39,7 +39,7 @@ fn seen(log: &Actor<Log>) -> Log {
     log.with(|log| log.clone()).unwrap()
 }
 
-/// A message that is itself what comes back: it has no copy.
+/// A message that is itself returned: it has no copy.
 #[derive(Debug, PartialEq)]
 struct Add(u32);
 
@@ -60,7 +60,7 @@ fn ten_waiting_senders_are_let_in_in_their_order() {
             let first = capacity as u32;
             let waiting: Vec<_> = (first..first + 10)
                 .map(|n| {
-                    // Its place is taken by the call, whoever waits then, and however.
+                    // The call takes its place, whatever waits then, and however.
                     let mut sending = log.waiting().send(move |log| log.push(n));
                     assert!(poll_once(&mut sending).is_pending());
                     thread::spawn(move || match n % 2 {
@@ -148,7 +148,7 @@ fn those_who_wait_are_let_in_within_the_limit() {
         (0..capacity as u32).for_each(|n| log.send(move |log| log.push(n)).unwrap());
         let waiting: Vec<_> = (0..7).map(|_| log.waiting().send(|log| log.push(9))).collect();
         while queue.run_one() {
-            // Nobody runs it now: all that is in it waits.
+            // No thread runs it now: all that is in it waits.
             assert!(log.len() <= capacity, "{} wait in a room for {capacity}", log.len());
         }
         waiting.into_iter().for_each(|sending| block_on(sending).unwrap());
@@ -250,7 +250,7 @@ fn timing_out_and_being_let_in_exclude_each_other() {
                     } else {
                         match n.waiting().call(work).within(limit) {
                             Ok(()) => _ = sent.fetch_add(1, SeqCst),
-                            // It is running: it certainly runs to its end.
+                            // It is running, so it certainly runs to its end.
                             Err(WaitError::TimedOut(reply)) => {
                                 reply.wait().unwrap();
                                 sent.fetch_add(1, SeqCst);
@@ -300,7 +300,7 @@ fn a_wait_at_a_closed_mailbox_is_over_at_once() {
         assert!(poll_once(&mut polled).is_pending());
         let waits = log.waiting().tell(Add(6));
         log.close();
-        // The turn is still held: nobody comes to the seats.
+        // The turn is still held, so the places are not reached.
         let Poll::Ready(Err(refused)) = poll_once(&mut polled) else { panic!("it is closed") };
         assert_eq!(refused.into_parts(), (Add(5), Reason::Closed));
         assert_eq!(waits.wait().unwrap_err().into_parts(), (Add(6), Reason::Closed));
@@ -412,7 +412,7 @@ fn a_question_that_waits_for_room_is_answered() {
         assert_eq!(poll_once(&mut future), Poll::Ready(Err(AskError::Taken)));
         assert_eq!(within.within(Duration::MAX).unwrap(), 3);
         drop(held);
-        // With room, it is a question like any other.
+        // With room, it is a request like any other.
         assert_eq!(log.waiting().call(|log| log.len()).wait(), Ok(3));
         assert_eq!(block_on(log.waiting().ask(Add(3))), Ok(4));
         assert_eq!(log.waiting().ask(Add(4)).within(Duration::ZERO).unwrap(), 5);
@@ -512,7 +512,7 @@ fn the_newest_is_dropped_when_that_was_asked_for() {
     for n in 0..5 {
         log.send(move |log| log.push(n)).unwrap();
     }
-    // A question is worth an answer: it is refused. And nobody waits for room here.
+    // A request needs an answer, so it is refused. A sender does not wait for room here.
     assert_eq!(log.call(|log| log.push(9)).wait(), Err(FULL));
     assert_eq!(log.waiting().call(|log| log.push(9)).wait(), Err(FULL));
     log.waiting().send(|log| log.push(5)).wait().unwrap();
@@ -589,7 +589,7 @@ impl Wake for Newcomer {
     }
 }
 
-/// Those that wait for room beside a turn that waits are overtaken by no newcomer, as the turn goes on
+/// Waiters for room beside a suspended turn are overtaken by no newcomer, while the turn goes on
 /// and after it.
 #[test]
 fn beside_a_turn_that_waits_nobody_is_overtaken() {
@@ -620,7 +620,7 @@ fn beside_a_turn_that_waits_nobody_is_overtaken() {
         }
         let mut waits = log.waiting().send(|log| log.push(50));
         assert!(poll_once(&mut waits).is_pending());
-        // One comes as soon as the mailbox is let go.
+        // One arrives as soon as the mailbox is released.
         let mut idle = log.idle();
         let waker = Waker::from(Arc::new(Newcomer(log.clone())));
         assert!(Pin::new(&mut idle).poll(&mut Context::from_waker(&waker)).is_pending());
@@ -634,7 +634,7 @@ fn beside_a_turn_that_waits_nobody_is_overtaken() {
     }
 }
 
-/// A waiter leaves the queue by one step, however many stand before it and after it.
+/// A waiter leaves the queue in one step, however many stand before it and after it.
 #[test]
 fn many_give_up_in_any_order() {
     must_end(|| {
@@ -655,7 +655,7 @@ fn many_give_up_in_any_order() {
     });
 }
 
-/// Numbers that a seed gives.
+/// Random numbers from a seed.
 struct Rng(u64);
 
 impl Rng {
@@ -667,11 +667,11 @@ impl Rng {
     }
 }
 
-/// What the capacity promises, as a list of what waits in the mailbox and a list of those that wait for
-/// room, against the actor.
+/// The promise of a capacity, as a list of the messages in the mailbox and a list of the waiters
+/// for room, to compare with the actor.
 #[derive(Default)]
 struct Spec {
-    /// The turn that waits, if there is one.
+    /// The suspended turn, if there is one.
     turn: Option<Promise<()>>,
     /// It has been woken.
     woken: bool,
@@ -681,7 +681,7 @@ struct Spec {
 }
 
 impl Spec {
-    /// A message comes into the mailbox, or does not.
+    /// Adds a message to the mailbox if there is room.
     fn accepts(&mut self, capacity: usize, n: u32) -> bool {
         let fits = self.inside.len() < capacity && self.outside.is_empty();
         if fits {
@@ -705,8 +705,8 @@ impl Spec {
     }
 }
 
-/// Full never beside a free place, nobody overtaken: random sends, waits, polls, drops and forgotten
-/// futures, turns that wait and are woken, against a list.
+/// The mailbox is never full beside a free place, and no waiter is overtaken: random sends, waits,
+/// polls, drops and forgotten futures, turns that wait and are woken, against a list.
 #[test]
 fn a_mailbox_with_a_capacity_is_a_list() {
     for seed in 0..size(300, 20_000) as u64 {
@@ -809,7 +809,7 @@ fn a_waiter_that_is_not_refused_yet_can_give_up() {
     });
 }
 
-/// A question that waits for room is refused, and its drop panics: it is answered all the same.
+/// A request that waits for room is refused, and its drop panics: it is answered nevertheless.
 #[test]
 fn a_refused_question_that_panics_in_its_drop_is_answered() {
     struct Bomb;

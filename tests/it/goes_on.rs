@@ -1,4 +1,4 @@
-//! A pool's worker whose drain has spent its budget goes on with the same actor if nothing else
+//! A pool's worker whose drain has spent its budget continues with the same actor if no other work
 //! waits for it, and only then.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +10,14 @@ use turnwise::{Actor, Drain, Executor, ThreadPool};
 
 /// The turns of one drain.
 const BUDGET: usize = 64;
-/// What waits when the first turn ends.
+/// The messages that wait when the first turn ends.
 const MANY: usize = 20 * BUDGET;
 
 fn pool() -> ThreadPool {
     ThreadPool::builder().threads(1).build().unwrap()
 }
 
-/// Keeps the actor in a turn until `meanwhile` is over, then has it run `MANY` more.
+/// Keeps the actor in a turn until `meanwhile` is over, then runs `MANY` more.
 fn flood(actor: &Actor<usize>, meanwhile: impl FnOnce()) {
     let held = Held::hold(actor);
     (0..MANY).for_each(|_| actor.send(|n| *n += 1).unwrap());

@@ -1,4 +1,4 @@
-//! What `docs/guarantees.md` says of each call: one test for each row, by its name.
+//! The rows of `docs/guarantees.md`: one test for each, by its name.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicUsize;
@@ -22,7 +22,7 @@ use turnwise::{
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Where turns ran.
+/// The threads that ran turns.
 #[derive(Default)]
 struct Seen(Vec<ThreadId>);
 
@@ -43,7 +43,7 @@ impl Handler<Note> for Seen {
     }
 }
 
-/// Is answered later.
+/// A message that is answered later.
 struct Order;
 
 impl Handler<Order> for Seen {
@@ -67,7 +67,7 @@ fn narrow() -> ActorBuilder<Seen> {
     Actor::builder().capacity(1, Overflow::Reject)
 }
 
-/// An actor on a queue that nobody runs, and no more room in it.
+/// A full actor on a queue that is not run.
 fn full(queue: &DrainQueue) -> Actor<Seen> {
     let actor = narrow().executor(queue.handle()).spawn(Seen::default()).unwrap();
     actor.send(Seen::here).unwrap();
@@ -366,7 +366,7 @@ fn waiting_call_never_waits() {
         let mut told = actor.waiting().tell(Note);
         let (called, asked) = (actor.waiting().call(|_| ()), actor.waiting().ask(Note));
         assert_eq!(actor.len(), 1, "they wait for room, outside of the mailbox");
-        // Dropping what comes back withdraws the message.
+        // Dropping the reply withdraws the message.
         drop((called, asked));
         while poll_once(&mut sent).is_pending() || poll_once(&mut told).is_pending() {
             assert!(queue.run_one() && actor.len() <= 1);
@@ -418,7 +418,7 @@ fn waiting_as_a_future_runs_no_turn() {
     let (mut sent, mut asked) = (actor.waiting().send(Seen::here), actor.waiting().ask(Note));
     assert!(poll_once(&mut sent).is_pending() && poll_once(&mut asked).is_pending());
     assert_eq!(actor.len(), 1, "nothing was run to make room");
-    // Nor is one run whose place has come free by the time of the poll.
+    // Nor does a poll run a message whose place is free by then.
     assert!(queue.run_one());
     assert!(poll_once(&mut sent).is_ready());
     queue.run_until_idle();
@@ -453,7 +453,7 @@ fn limits_of_futures_run_no_turn() {
 fn wait_runs_plain_actors_only() {
     must_end(|| {
         let (turns, other) = (plain(), plain());
-        // Inside a turn, the other actor is pending: this thread has promised to run it.
+        // Inside a turn, the other actor is pending: this thread has deferred it.
         let ran_on = turns.with(|_| other.call(|_| here()).wait().unwrap()).unwrap();
         assert_eq!(ran_on, here(), "pending, and without an executor: run by the one that waits");
         let pool = ThreadPool::builder().threads(1).build().unwrap();
@@ -484,12 +484,12 @@ fn zero_limit_of_a_reply_is_one_look() {
         assert!(looked, "nor inside a turn");
         queue.run_until_idle();
         assert_eq!(reply.wait(), Ok(here()));
-        // An answer that is there is found.
+        // An answer that has come is found.
         assert_eq!(plain.call(|_| 1).within(Limit::Immediate).unwrap(), 1);
     });
 }
 
-/// One look at a question to an actor that nobody runs.
+/// Makes one look at a request to an actor that is not run.
 fn plain_look(actor: &Actor<Seen>) -> bool {
     actor.call(|_| ()).wait_timeout(Limit::Immediate).is_err()
 }
@@ -505,7 +505,8 @@ fn poll_of_a_reply_schedules_only() {
                 (reply, polled)
             })
             .unwrap();
-        // The poll has handed it to the fallback, which may be quick: this thread runs it no more.
+        // The poll has handed it to the fallback, which may be quick: this thread no longer runs
+        // it.
         let ran_on = match polled {
             Poll::Ready(answer) => answer.unwrap(),
             Poll::Pending => block_on(&mut reply).unwrap(),
@@ -589,14 +590,14 @@ fn waits_in_a_turn_hand_over_what_it_sent() {
 // ---------------------------------------------------------------------------------------------
 // Ends, handles, looks
 
-/// An actor whose end hook says where it runs, and why.
+/// An actor whose end hook reports its thread, and the cause.
 fn ending(builder: ActorBuilder<()>) -> (Actor<()>, mpsc::Receiver<(ThreadId, EndCause)>) {
     let (tell, told) = mpsc::channel();
     let builder = builder.on_end(move |(), cause| tell.send((here(), cause)).unwrap());
     (builder.spawn(()).unwrap(), told)
 }
 
-/// The ways in which a user ends an actor.
+/// The ways to end an actor.
 const ENDS: [fn(Actor<()>); 3] = [|actor| _ = actor.close(), |actor| _ = actor.stop(), drop];
 
 #[test]
@@ -834,7 +835,7 @@ fn system_shutdown_runs_no_message_here() {
             system.spawn(Actor::builder().executor(pool.handle()), ()).unwrap(),
         ];
         let turns = Actor::new(());
-        // What is pending when the shutdown begins: the turn has promised the first one.
+        // Pending when the shutdown begins: the turn has deferred the first one.
         let report = turns.with(|()| {
             for member in &members {
                 let tell = tell.clone();
@@ -908,7 +909,7 @@ fn spawner_makes_actors_beside_others() {
         let spawner = Actor::builder().executor(queue.handle()).build().unwrap();
         let actor = spawner.clone().spawn(Seen::default());
         actor.send(Seen::here).unwrap();
-        // One of them is in the middle of a turn, on a thread that has used the spawner itself.
+        // One of them is in a turn, on a thread that has used the spawner itself.
         let (go, gone) = mpsc::channel::<()>();
         let theirs = spawner.clone();
         actor
@@ -954,7 +955,7 @@ fn drop_of_a_spawner_runs_no_turn() {
     assert_eq!(told.try_recv(), Ok(here()), "with the last of its actors");
 }
 
-/// Tells where it is dropped.
+/// Reports the thread of its drop.
 struct Gone(mpsc::Sender<ThreadId>);
 
 impl Drop for Gone {
@@ -1074,7 +1075,7 @@ fn pool_shutdown_now_waits_for_no_turn() {
         .unwrap();
         begins.recv().unwrap();
         let asked = queued.call(|()| ());
-        // The monitor may have another thread run it, for the worker is stuck.
+        // The monitor may start another thread for it, because the worker is stuck.
         assert!(matches!(pool.shutdown_now(), Shutdown::Cut { .. }));
         let gone = AskError::from(Reason::Stopped(StopCause::ExecutorGone));
         let answer = asked.wait();

@@ -1,4 +1,4 @@
-//! Handles: who keeps an actor going, and what happens when nobody does.
+//! Handles: they keep an actor alive, and the last one ends it.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ fn the_last_drop_lets_what_waits_run_first() {
         (0..5).for_each(|_| actor.send(|n| *n += 1).unwrap());
         drop(other);
         assert!(ended.lock().unwrap().is_empty());
-        // Another thread drops the last one: that thread runs what waits.
+        // Another thread drops the last one, and runs the waiting messages.
         thread::scope(|scope| scope.spawn(|| drop(actor)).join().unwrap());
         assert_eq!(*ended.lock().unwrap(), [(5, EndCause::Dropped)]);
     });
@@ -243,7 +243,7 @@ fn upgrading_under_fire_ends_once_and_loses_nothing() {
             });
             assert!(weak.upgrade().is_none());
         }
-        // The pool may be running what was posted.
+        // The pool may be running the posted messages.
         until(|| *ended.lock().unwrap() >= rounds);
         assert_eq!(*ended.lock().unwrap(), rounds);
         tally.check_all_handled();

@@ -1,4 +1,4 @@
-//! No thread that waits is forgotten.
+//! No waiting thread is forgotten.
 
 use std::hint::spin_loop;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,11 +15,11 @@ fn spin(rounds: usize) {
     (0..rounds).for_each(|_| spin_loop());
 }
 
-/// A sender that waits for room was forgotten. The owner looked at the seats, then let
-/// go; a sender that took its seat in between saw WATCH, which a wait for idle had set, and stayed; and
-/// after a watched release only those who wait for idleness were woken.
+/// A sender that waits for room was forgotten. The owner looked at the queue of waiters, then
+/// released; a sender that joined it in between saw WATCH, which a wait for idle had set, and
+/// stayed; and after a watched release only the waiters for idle were woken.
 ///
-/// The gap is as wide as one compare-and-swap, and no code of a user runs in it: this goes round
+/// The gap is as wide as one compare-and-swap, and no user code runs in it, so this is repeated
 /// until the time is over. Two messages are one list, so WATCH stays until its end.
 #[test]
 fn sender_that_waits_for_room_is_woken() {
@@ -53,7 +53,7 @@ fn sender_that_waits_for_room_is_woken() {
                     }
                 });
                 until(|| ready.load(SeqCst) == 1);
-                // It sets WATCH, for the mailbox is busy; soon after it has begun, it sleeps.
+                // It sets WATCH, because the mailbox is busy; soon after it has begun, it sleeps.
                 let watcher = scope.spawn({
                     let (actor, ready) = (&actor, ready.clone());
                     move || {
@@ -78,8 +78,8 @@ fn sender_that_waits_for_room_is_woken() {
     });
 }
 
-/// A runner of a `DrainQueue` that was notified just as its time ended returned without
-/// looking, and the other runner slept on, beside a drain that nobody ran.
+/// A runner of a `DrainQueue` that was notified just as its time ended returned without looking,
+/// and the other runner slept on, beside a drain that was not run.
 #[test]
 fn queue_wakes_another_runner() {
     must_end(|| {
@@ -100,12 +100,12 @@ fn queue_wakes_another_runner() {
                 });
                 until(|| begun.lock().unwrap().is_some());
                 let ends = begun.lock().unwrap().unwrap() + short;
-                // The second in line: it sleeps behind the first one.
+                // The second in the queue: it sleeps behind the first one.
                 let second = scope.spawn({
                     let queue = queue.clone();
                     move || queue.run_for(Duration::from_secs(40))
                 });
-                // Just before the time of the first one is over; earlier and earlier, in a circle.
+                // Just before the time of the first one is over; earlier and earlier, in rotation.
                 let at = ends - Duration::from_micros(round * 7 % 120);
                 until(|| Instant::now() >= at);
                 let (token, tells) = (tally.token(), ran.clone());
@@ -129,7 +129,7 @@ fn queue_wakes_another_runner() {
     });
 }
 
-/// Runs drains in its call, and waits for something in its second one, by what parks its thread.
+/// Runs drains in its call, and in its second one waits with the primitive that parks its thread.
 fn waits_in_its_second_call(asleep: mpsc::Sender<()>, go: mpsc::Receiver<()>) -> impl Fn(Drain) {
     let (asleep, go, calls) = (Mutex::new(asleep), Mutex::new(go), AtomicUsize::new(0));
     move |drain| {
@@ -141,8 +141,8 @@ fn waits_in_its_second_call(asleep: mpsc::Sender<()>, go: mpsc::Receiver<()>) ->
     }
 }
 
-/// A turn that waits for an actor gives its promises away first, to an executor whose code parks the
-/// thread. The wake-up may come then.
+/// A turn that waits for an actor first hands its deferred actors over, to an executor whose code
+/// parks the thread. The wake-up may come then.
 #[test]
 fn a_wake_up_in_an_executors_code_is_not_lost() {
     for until_end in [false, true] {
@@ -175,7 +175,7 @@ fn a_wake_up_in_an_executors_code_is_not_lost() {
     }
 }
 
-/// A clock that is asked something in one of its looks, which parks the thread.
+/// A clock that parks the thread in one of its reads.
 #[derive(Debug)]
 struct Asked {
     looks: AtomicUsize,
@@ -199,8 +199,8 @@ impl Clock for Asked {
     }
 }
 
-/// An answer that comes while a limit is looked at ends the wait, also if the clock's code has used
-/// the wake-up up.
+/// An answer that comes while a limit is checked ends the wait, also if the clock's code has
+/// consumed the wake-up.
 #[test]
 fn a_wake_up_in_a_clocks_code_is_not_lost() {
     for at in 0..3 {

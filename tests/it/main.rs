@@ -1,8 +1,8 @@
-//! What the crate promises, one module per promise, in one program: it is built and linked once.
+//! The promises of the crate, one module per promise, in one program that is built and linked once.
 //!
-//! `cargo test --test it close::` runs one module. Its tests run at once with those of all others, so
+//! `cargo test --test it close::` runs one module. Its tests run at the same time as all others, so
 //! none of them may count what the whole process has, such as threads, or change it, such as the
-//! hook of panics: [`child::in_child`] has a process for such a test.
+//! panic hook: [`child::in_child`] has a process for such a test.
 
 #[path = "../common/child.rs"]
 mod child;

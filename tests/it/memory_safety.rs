@@ -1,4 +1,4 @@
-//! Memory holds whatever safe code does.
+//! Memory safety, whatever safe code does.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ use turnwise::{Actor, Clock, Drain, Overflow, ThreadPool, VirtualClock, WeakActo
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until it is so, for ten seconds at most.
+/// Waits until the condition is true, for ten seconds at most.
 fn soon(so: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     while !so() && begun.elapsed() < Duration::from_secs(10) {
@@ -42,10 +42,10 @@ fn has_turned(actor: &(Actor<()>, Arc<AtomicUsize>), turns: usize) -> bool {
     soon(|| actor.1.load(SeqCst) >= turns)
 }
 
-/// A pool turn had promised `b`, then called `blocking`, and the closure sent to 7 idle
-/// actors and again to `b`. The promises came back although `b` was listed again: the ring of the
-/// list overflowed, an entry was overwritten (its actor stayed parked for ever), and the storage of
-/// `b` was released once too often.
+/// A pool turn had deferred `b`, then called `blocking`, and the closure sent to 7 idle actors and
+/// again to `b`. The deferred entries came back although `b` was listed again: the ring of the list
+/// overflowed, an entry was overwritten (its actor stayed pending for ever), and the storage of `b`
+/// was released once too often.
 #[test]
 fn promises_given_back_once() {
     in_child("promises_given_back_once", PATIENCE, || {
@@ -54,7 +54,7 @@ fn promises_given_back_once() {
             let turning = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
             let others = Arc::new(counters(7));
             let b = Arc::new(counters(1).remove(0));
-            // This thread only looks on: if it waited for an actor, it might run it.
+            // This thread only looks: if it waited for an actor, it might run it.
             let (tell, told) = mpsc::channel();
             let turn = {
                 let (others, b) = (others.clone(), b.clone());
@@ -142,7 +142,7 @@ fn promises_given_back_once_after_a_clock() {
     });
 }
 
-/// What became of a state.
+/// The fate of a state.
 #[derive(Default)]
 struct Fate {
     drops: AtomicUsize,
@@ -150,7 +150,7 @@ struct Fate {
     turns_dead: AtomicUsize,
 }
 
-/// A state that knows when it was dropped. Its fate outlives it.
+/// A state that records its drop. Its fate outlives it.
 struct Mortal(&'static Fate);
 
 impl Mortal {
@@ -179,7 +179,7 @@ impl Fate {
     }
 }
 
-/// An actor for one message on a queue, which has one; and a waiting sender is about to come.
+/// A full actor with capacity 1 on a queue, before a sender that waits.
 fn full_on(queue: &DrainQueue) -> (Actor<Mortal>, &'static Fate) {
     let (state, fate) = Mortal::new();
     let actor = Actor::builder()
@@ -215,19 +215,19 @@ fn while_full<R>(queue: DrainQueue, actor: &Actor<Mortal>, f: impl FnOnce() -> R
     result
 }
 
-/// The queue of the last `while_full`: it is run by hand after that.
+/// The queue of the last `while_full`, which is run by hand after that.
 static QUEUES: Mutex<Vec<DrainQueue>> = Mutex::new(Vec::new());
 
 fn the_queue() -> DrainQueue {
     QUEUES.lock().unwrap().pop().expect("`while_full` was called")
 }
 
-/// How an actor ends that a forgotten send waits for.
+/// The end of an actor that a forgotten send waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ends {
     Closed,
     Stopped,
-    /// By nothing: the forgotten send holds a handle, so the last one is never dropped.
+    /// No end: the forgotten send holds a handle, so the last one is never dropped.
     Forgotten,
 }
 
@@ -242,7 +242,8 @@ impl Ends {
         }
     }
 
-    /// `accepted` messages were accepted, and the forgotten one besides if the actor went on.
+    /// Checks that `accepted` messages were accepted, and the forgotten one as well if the actor
+    /// went on.
     #[track_caller]
     fn check(self, fate: &Fate, accepted: usize) {
         fate.check();
@@ -255,9 +256,9 @@ impl Ends {
     }
 }
 
-/// Capacity 1 on a `DrainQueue`, budget 1; a send that waits for room was polled and
-/// forgotten, and the actor ended. The drain ended it and then let the seat in: the message ran on
-/// a dropped state, and the state was dropped twice.
+/// Capacity 1 on a `DrainQueue`, budget 1; a send that waits for room was polled and forgotten, and
+/// the actor ended. The drain ended it and then admitted the waiter: the message ran on a dropped
+/// state, and the state was dropped twice.
 #[test]
 fn forgotten_send_runs_on_no_dropped_state() {
     in_child("forgotten_send_runs_on_no_dropped_state", PATIENCE, || {
@@ -311,7 +312,7 @@ fn forgotten_send_to_a_plain_actor() {
     });
 }
 
-/// A clock that panics from its second reading on.
+/// A clock that panics from its second read on.
 #[derive(Debug)]
 struct Fragile(AtomicUsize);
 
@@ -324,8 +325,8 @@ impl Clock for Fragile {
     }
 }
 
-/// The clock of a bounded actor panicked while a sender waited for room. Its seat stayed
-/// in the queue: the message, whose sender got a panic, was let in after the end of the actor.
+/// The clock of a bounded actor panicked while a sender waited for room. Its place stayed in the
+/// queue: the message, whose sender got a panic, was admitted after the end of the actor.
 #[test]
 fn panicking_clock_leaves_no_seat_behind() {
     in_child("panicking_clock_leaves_no_seat_behind", PATIENCE, || {
@@ -359,7 +360,7 @@ fn panicking_clock_leaves_no_seat_behind() {
     });
 }
 
-/// A waker that panics when it is dropped, if it was told to.
+/// A waker that panics when it is dropped, if it is armed.
 struct Fuse(AtomicUsize);
 
 impl Wake for Fuse {
@@ -374,8 +375,8 @@ impl Drop for Fuse {
     }
 }
 
-/// The waker of an earlier poll panicked in its drop while a later poll replaced it. The
-/// seat of that send stayed in the queue, as if the future had been forgotten.
+/// The waker of an earlier poll panicked in its drop while a later poll replaced it. The place of
+/// that send stayed in the queue, as if the future had been forgotten.
 #[test]
 fn panicking_waker_leaves_no_seat_behind() {
     in_child("panicking_waker_leaves_no_seat_behind", PATIENCE, || {
@@ -393,8 +394,8 @@ fn panicking_waker_leaves_no_seat_behind() {
                 let waker = Waker::from(Arc::new(Fuse(AtomicUsize::new(1))));
                 assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             }
-            // Whether a poll shows the panic of a foreign waker's drop, or hides it, is its own
-            // business; the message is withdrawn with its future in both cases.
+            // A poll may or may not show the panic of a foreign waker's drop; the message is
+            // withdrawn with its future in both cases.
             let _ = catch_unwind(AssertUnwindSafe(|| poll_once(&mut waiting)));
             let _ = catch_unwind(AssertUnwindSafe(|| drop(waiting)));
             assert_eq!(tally.dropped(), 1, "a message is withdrawn with its future");
@@ -430,8 +431,8 @@ impl Wake for Killer {
     }
 }
 
-/// Two sends to `actor` that wait for room: to wake the first one drops the second one, whose waker
-/// panics in its drop. The first future is given back, for it must live.
+/// Two sends to `actor` that wait for room: waking the first one drops the second one, whose waker
+/// panics in its drop. Returns the first future, which must live.
 fn two_hostile_waiters(actor: &Actor<u64>, tally: &Tally) -> Sending {
     let message = |tally: &Tally| {
         let token = tally.token();
@@ -452,7 +453,7 @@ fn two_hostile_waiters(actor: &Actor<u64>, tally: &Tally) -> Sending {
     first
 }
 
-/// This thread is inside no turn any more, and actors still take turns on it.
+/// Checks that this thread is inside no turn, and actors still take turns on it.
 #[track_caller]
 fn thread_is_sound() {
     let other = Actor::new(0);
@@ -461,7 +462,7 @@ fn thread_is_sound() {
     assert_eq!(other.with(|n| *n), Ok(1));
 }
 
-/// Turns that count; in one of them, `during` is called on another thread.
+/// Sends turns that count; one of them calls `during` on another thread.
 fn messages(
     actor: &Actor<u64>,
     tally: &Tally,
@@ -485,8 +486,8 @@ fn messages(
         .collect()
 }
 
-/// A waker's `wake` dropped another waiter's future, whose waker panicked in its drop,
-/// while both were let in between two turns: the message that was about to run was lost.
+/// A waker's `wake` dropped another waiter's future, whose waker panicked in its drop, while both
+/// were admitted between two turns: the message that was about to run was lost.
 #[test]
 fn hostile_wakers_lose_no_message() {
     in_child("hostile_wakers_lose_no_message", PATIENCE, || {
@@ -511,7 +512,7 @@ fn hostile_wakers_lose_no_message() {
     });
 }
 
-/// What `closing_hostile_waiters` gives back: whether the sender got a panic.
+/// The result of `closing_hostile_waiters`: whether the sender got a panic.
 fn closing_hostile_waiters(tally: &Tally, send: impl FnOnce(&Actor<u64>, [Message; 2])) {
     let waiting = Arc::new(Mutex::new(None));
     let actor = Actor::builder().capacity(2, Overflow::Reject).spawn(0_u64).unwrap();
@@ -542,9 +543,9 @@ fn closing_hostile_waiters(tally: &Tally, send: impl FnOnce(&Actor<u64>, [Messag
 
 type Message = Box<dyn FnOnce(&mut u64) + Send>;
 
-/// At the end of a list, by a close: the panic left the drain. The mailbox was
-/// owned for ever, the list that had been taken was lost, the thread's frame pointed into a dead
-/// one, and `send_many` took back nodes that it had pushed.
+/// At the end of a list, by a close: the panic left the drain. The mailbox was owned for ever, the
+/// list that had been taken was lost, the thread's frame pointed into a dead one, and `send_many`
+/// took back nodes that it had pushed.
 #[test]
 fn hostile_wakers_and_a_close_under_send_many() {
     in_child("hostile_wakers_and_a_close_under_send_many", PATIENCE, || {
@@ -623,8 +624,8 @@ fn falls_in_constant_stack(build: impl Fn(Link) -> Actor<Link>) {
     assert!(soon(|| drops.load(SeqCst) == LONG), "{} of {LONG} ended", drops.load(SeqCst));
 }
 
-/// 100,000 actors, each holding the next, on a queue that has gone: the end of each ran
-/// inside the end of the one before, and the stack overflowed.
+/// 100,000 actors, each holding the next, on a queue that has ended: the end of each ran inside the
+/// end of the one before, and the stack overflowed.
 #[test]
 fn chain_on_a_gone_queue_takes_constant_stack() {
     in_child("chain_on_a_gone_queue_takes_constant_stack", PATIENCE, || {
@@ -650,7 +651,7 @@ fn chain_on_a_gone_pool_takes_constant_stack() {
     });
 }
 
-/// A chain on a closure that drops what it is given.
+/// A chain on a closure that drops its drains.
 #[test]
 fn chain_on_a_dropping_executor_takes_constant_stack() {
     in_child("chain_on_a_dropping_executor_takes_constant_stack", PATIENCE, || {
@@ -660,7 +661,7 @@ fn chain_on_a_dropping_executor_takes_constant_stack() {
     });
 }
 
-/// A plain chain, and one whose executor runs what it is given at once: both hold today.
+/// A plain chain, and one whose executor runs its drains at once: both pass today.
 #[test]
 fn plain_chain_takes_constant_stack() {
     in_child("plain_chain_takes_constant_stack", PATIENCE, || {

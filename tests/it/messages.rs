@@ -248,7 +248,7 @@ fn an_answer_that_nobody_wants_comes_back() {
     drop(reply);
     assert_eq!(Arc::strong_count(&answer), 1, "an answer that was not looked at is dropped");
 
-    // Each answer comes to one side, however they race.
+    // Each answer reaches one side, however they race.
     for _ in 0..size(200, 20_000) {
         let (promise, reply) = promise();
         let keeper = thread::spawn(move || promise.try_keep(5));
@@ -282,7 +282,7 @@ fn a_promise_is_kept_broken_or_cancelled() {
     assert!(late.is_cancelled());
     late.keep(1);
 
-    // A panicking handler breaks the promises that its state held, when that is dropped.
+    // A panicking handler breaks the promises that its state held, when the state is dropped.
     let actor = Actor::new(Vec::new());
     let reply = actor.call(|held| {
         let (promise, reply) = promise::<u8>();
@@ -313,7 +313,7 @@ fn a_claimed_promise_is_not_cancelled() {
     assert!(!late.claim() && late.is_cancelled());
     assert_eq!(late.try_keep(5), Err(5));
 
-    // Dropped without being cancelled: it may be claimed, and nobody looks.
+    // Dropped without being cancelled: it may be claimed, and no asker looks.
     let (mut alone, reply) = promise();
     drop(reply);
     assert!(alone.claim());
@@ -333,7 +333,7 @@ fn a_wait_by_reference_keeps_the_reply() {
         assert_eq!(reply.wait_by_ref(limit), Err(AskError::from(deadlock)));
         reply
     });
-    // What was refused has been withdrawn, and never runs.
+    // A refused request has been withdrawn, and never runs.
     let reply = asked.wait().unwrap();
     assert!(reply.cancel().is_ok());
     assert_eq!(actor.with(|n| *n), Ok(0));
@@ -346,7 +346,7 @@ fn a_wait_by_reference_keeps_the_reply() {
     drop(promise);
     assert_eq!(reply.wait_by_ref(Duration::ZERO), Err(AskError::Abandoned(ActorName::ANY)));
 
-    // What was refused is still there to be taken back.
+    // A refused message is still there to be taken back.
     let closed = Actor::new(Counter::default());
     closed.close();
     let mut reply = closed.ask(Add(5));

@@ -3,10 +3,10 @@
 //!
 //! A program is a list of acts on three actors: sends of all kinds, closing, handles that come and
 //! go, waits. A message has acts of its own, which it does in its turn, and may panic at its end or
-//! in its drop; some acts are done together inside a turn of another actor, so that what they send
-//! waits. Both sides write down what happens; the two accounts must be equal, event by event, and
-//! so must the fates
-//! of all messages. More cases: `PROPTEST_CASES=100000 cargo test --release --test it model::`.
+//! in its drop; some acts are done together inside a turn of another actor, so that their messages
+//! wait. Both sides record the events; the two records must be equal, event by event, and so must
+//! the fates of all messages. More cases: `PROPTEST_CASES=100000 cargo test --release --test it
+//! model::`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ enum Act {
     /// Inside a turn of another actor.
     InTurn(Vec<Act>),
     SendMany(usize, Vec<Note>),
-    /// Whether the reply is kept.
+    /// The flag says whether the reply is kept.
     Ask(usize, Note, bool),
     With(usize, Note),
     /// For the oldest reply that is kept.
@@ -42,7 +42,7 @@ enum Act {
     Upgrade(usize),
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug)]
 struct Note {
     id: u8,
@@ -68,7 +68,7 @@ impl End {
     }
 }
 
-/// Each lies in another kind of node.
+/// Each kind lies in another kind of node.
 #[derive(Clone, Copy, Debug)]
 enum Size {
     Small,
@@ -90,7 +90,7 @@ struct Setup {
     has_hook: bool,
 }
 
-/// What both sides write down.
+/// The events that both sides record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
     Run { actor: usize, id: u8, after: usize },
@@ -104,7 +104,7 @@ enum Event {
     Waited(Result<(), Reason>),
 }
 
-/// What is to be seen of an actor from outside.
+/// The properties of an actor that are visible from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct View {
     len: usize,
@@ -147,7 +147,7 @@ fn tell(event: Event) {
     real(|real| real.events.push(event));
 }
 
-/// The model does not know who waits for whom.
+/// The model does not know the wait-for graph.
 fn deadlock() -> Reason {
     Reason::Deadlock(Cycle::from(["any"]))
 }
@@ -162,7 +162,7 @@ impl Drop for Grenade {
     }
 }
 
-/// What a message carries.
+/// The parts of a message.
 struct Packet {
     actor: usize,
     note: Note,
@@ -232,14 +232,14 @@ fn do_real(act: &Act) {
         }),
         Act::WaitReply => {
             if let Some(reply) = real(|real| real.replies.pop_front()) {
-                // A question that is refused may panic in its drop, here.
+                // A refused request may panic in its drop, here.
                 let answer = catch_unwind(AssertUnwindSafe(|| reply.wait()));
                 tell(Event::Answer(answer.unwrap_or_else(|_| Err(AskError::from(deadlock())))));
             }
         }
         Act::CancelReply => {
             if let Some(reply) = real(|real| real.replies.pop_front()) {
-                // Its question may panic in its drop, here.
+                // Its request may panic in its drop, here.
                 let cancelled =
                     catch_unwind(AssertUnwindSafe(|| reply.cancel().is_ok())).unwrap_or(true);
                 tell(Event::Said(cancelled));
@@ -269,7 +269,7 @@ fn deliver<F: FnOnce(&mut State) -> u8 + Send + 'static>(
 ) {
     let post = |message: F| move |state: &mut State| _ = message(state);
     match act {
-        // A closure that is refused is dropped in the call.
+        // A refused closure is dropped in the call.
         Act::Ask(_, _, keep) => match catch_unwind(AssertUnwindSafe(|| handle.call(message))) {
             Ok(reply) if *keep => real(|real| real.replies.push_back(reply)),
             Ok(reply) => drop(reply),
@@ -287,7 +287,7 @@ fn real_start(setups: &[Setup; ACTORS]) {
     for (actor, setup) in setups.iter().enumerate() {
         let mut builder = Actor::<State>::builder()
             .budget(Budget::UNLIMITED)
-            // Its time stands still: whoever waits goes on to the end.
+            // Its time stands still, so waiters drain to the end.
             .clock(VirtualClock::new())
             .on_panic(move |panic| tell(Event::PanicTold(actor, panic.text().to_owned())))
             .on_end(move |state, cause| tell(Event::Ended(actor, state.len(), cause.stop_cause())))
@@ -340,7 +340,7 @@ struct Item {
     cancelled: bool,
 }
 
-/// Where an answer will be.
+/// The place of an answer.
 struct Slot {
     actor: usize,
     is_question: bool,
@@ -380,7 +380,7 @@ impl Mailbox {
 
 struct Model {
     boxes: Vec<Mailbox>,
-    /// What this thread runs when its turn is over.
+    /// The actors that this thread runs when its turn is over.
     list: VecDeque<usize>,
     depth: usize,
     slots: Vec<Slot>,
@@ -518,7 +518,7 @@ impl Model {
         drains: bool,
     ) -> Result<(), Reason> {
         let mailbox = &mut self.boxes[actor];
-        // An empty chain is sent nowhere, so it is not refused.
+        // An empty chain is sent to no actor, so it is not refused.
         if notes.is_empty() {
             return Ok(());
         }
@@ -628,7 +628,7 @@ impl Model {
         if self.slots[slot].answer.is_none() {
             let actor = self.slots[slot].actor;
             if self.boxes[actor].running {
-                // What is refused never runs.
+                // A refused message never runs.
                 self.cancel(slot);
                 return Err(AskError::from(deadlock()));
             }
@@ -638,7 +638,7 @@ impl Model {
     }
 
     fn cancel(&mut self, slot: usize) -> bool {
-        // What was refused comes back, too.
+        // A refused message is returned, too.
         if self.slots[slot].refused {
             return true;
         }
@@ -675,7 +675,7 @@ impl Model {
         true
     }
 
-    /// After closing, and after the last handle.
+    /// Ends an actor after closing, or after its last handle.
     fn see_to_the_end(&mut self, actor: usize) {
         if self.boxes[actor].running {
             return;
@@ -690,7 +690,7 @@ impl Model {
         }
     }
 
-    /// Runs what this thread has deferred, unless it is inside a turn.
+    /// Runs the actors that this thread has deferred, unless it is inside a turn.
     fn run_list(&mut self) {
         if self.in_turn() {
             return;
@@ -704,8 +704,8 @@ impl Model {
         self.depth -= 1;
     }
 
-    /// Takes a pending mailbox over and drains it, and then what this thread has deferred. On top
-    /// of a turn, a caller that waits leaves when its answer is there.
+    /// Takes a pending mailbox over and drains it, and then those that this thread has deferred. On
+    /// top of a turn, a caller that waits leaves when its answer has come.
     fn come_by(&mut self, actor: usize, until: Option<usize>) {
         if self.boxes[actor].is_pending() {
             let outermost = !self.in_turn();
@@ -718,13 +718,14 @@ impl Model {
         self.depth += 1;
         self.boxes[actor].running = true;
         self.boxes[actor].owes_end = false;
-        // What waits is one batch; what its turns send to this actor is the next one.
+        // The waiting messages are one batch; messages that its turns send to this actor are the
+        // next one.
         let mut batch = self.boxes[actor].queue.len();
         while let Some(item) = self.boxes[actor].queue.pop_front() {
             self.turn(actor, item);
             batch -= 1;
             let is_answered = |slot: usize| self.slots[slot].answer.is_some();
-            // Between two batches, it gives way to what this thread has deferred.
+            // Between two batches, it yields to actors that this thread has deferred.
             let others = outermost && batch == 0 && !self.list.is_empty();
             let gives_way = others || until.is_some_and(is_answered);
             if gives_way && !self.boxes[actor].queue.is_empty() {
@@ -752,7 +753,7 @@ impl Model {
                 Kind::Answered(_) if cancelled => {}
                 Kind::Answered(slot) => {
                     self.slots[slot].answer = Some(Err(AskError::from(Reason::Stopped(cause))));
-                    // A caller of `with` counts his own.
+                    // A caller of `with` counts its own.
                     self.dropped += usize::from(self.slots[slot].is_question);
                 }
                 Kind::Post => {
@@ -903,7 +904,7 @@ proptest! {
         setups in setups(),
         program in prop::collection::vec(acts(2), 1..25),
     ) {
-        // On a thread of its own, so that a case that fails leaves nothing to the next one.
+        // On a thread of its own, so that a failing case leaves nothing to the next one.
         let ended = thread::scope(|scope| scope.spawn(|| check(&setups, &program)).join());
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     }

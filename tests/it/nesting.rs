@@ -1,5 +1,5 @@
-//! A send from inside a turn runs after it, whatever the depth. All of it:
-//! `cargo test --release --test it nesting::`.
+//! A send from inside a turn runs after it, whatever the depth. All tests: `cargo test --release
+//! --test it nesting::`.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -138,8 +138,8 @@ fn nested_messages_to_many_run_in_the_order_sent() {
 
 #[test]
 fn a_busy_actor_gives_way_at_the_end_of_its_batch() {
-    // The first of three waiting messages sends to another actor, and to its own: what was sent
-    // before comes before, and the other one before the message that came last.
+    // The first of three waiting messages sends to another actor, and to its own: messages sent
+    // before come before, and the other one before the message that came last.
     let log = Arc::new(Mutex::new(Vec::new()));
     let (one, two) = (Actor::new(()), Actor::new(()));
     in_turn(|| {
@@ -198,8 +198,8 @@ fn two_actors_that_answer_each_other_lose_nothing() {
     assert_eq!(tally.created(), 2 * rounds);
 }
 
-/// What waits in its own thread's list, and was run meanwhile, makes no difference to a `with`: it
-/// runs here, and then what its turn has left.
+/// A `with` is not affected by an actor that waits in its own thread's list and was run meanwhile:
+/// it runs here, and then the messages of its turn.
 #[test]
 fn with_beside_an_entry_does_as_without() {
     for sent_before in [false, true] {
@@ -220,8 +220,8 @@ fn with_beside_an_entry_does_as_without() {
     }
 }
 
-/// Each link is woken by the one before, and wakes the next: `link` makes one that calls `then`, and
-/// what wakes it.
+/// Each link is woken by the one before, and wakes the next: `link` makes one that calls `then`,
+/// and its waker.
 fn a_chain_of_wakers<W: FnOnce() + Send + 'static>(
     link: impl Fn(Box<dyn FnOnce() + Send>) -> W + Send + 'static,
 ) {
@@ -297,7 +297,7 @@ fn wakers_that_keep_the_next_promise_need_a_small_stack() {
     }
 }
 
-/// What keeps a promise whose waker keeps the next one, so many times; the last one calls `then`.
+/// Keeps a promise whose waker keeps the next one, to this depth; the last one calls `then`.
 fn behind(depth: usize, then: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
     (0..depth).fold(then, |then, _| {
         let (promise, mut reply) = promise();
@@ -312,7 +312,7 @@ fn behind(depth: usize, then: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Se
 #[test]
 fn a_wait_inside_of_wakers_gets_what_they_have_woken() {
     must_end(|| {
-        // However deep it is: none of those that were woken before waits behind it.
+        // At any depth, none of those that were woken before waits behind it.
         for depth in 0..40 {
             let (tell, told) = channel();
             let (last, reply) = promise();
@@ -334,7 +334,7 @@ fn a_wait_inside_of_wakers_gets_what_they_have_woken() {
 fn wakers_that_wait_are_called_one_after_the_other() {
     let len = size(1_000, 10_000);
     on_small_stack(move || {
-        // However deep the one is that wakes them.
+        // At any depth of the one that wakes them.
         for depth in [0, 3, 7, 8, 20] {
             let (closes, count) = (Actor::new(()), Arc::new(AtomicUsize::new(0)));
             let mut wait_for_it: Vec<_> = (0..len).map(|_| closes.ended()).collect();

@@ -1,5 +1,5 @@
-//! One message at a time, none lost, none twice. All of it:
-//! `cargo test --release --test it one_at_a_time::`.
+//! One message at a time, none lost, none twice. All tests: `cargo test --release --test it
+//! one_at_a_time::`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -124,7 +124,7 @@ fn a_count_beyond_saturation_loses_nothing() {
         }
     });
     assert_eq!(counter.with(|counter| counter.n).unwrap(), 3 * many);
-    // Somebody else may be the one who lets go.
+    // Another thread may be the one that releases it.
     counter.idle().wait().unwrap();
     assert_eq!(counter.len(), 0);
 }

@@ -1,5 +1,5 @@
-//! Messages run in the order in which they were accepted. All of it:
-//! `cargo test --release --test it order::`.
+//! Messages run in the order in which they were accepted. All tests: `cargo test --release --test
+//! it order::`.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;

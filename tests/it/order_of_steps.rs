@@ -1,5 +1,5 @@
-//! Steps in their order, and conditions that are easily forgotten: a test for each planted bug that
-//! no other test has found (`docs/verification.md`).
+//! Orders of steps, and conditions that are easily forgotten: a test for each planted bug that no
+//! other test has found (`docs/verification.md`).
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -35,7 +35,7 @@ fn a_budget_that_ends_frees_no_place_for_newcomers() {
             let all = 2 * capacity + 5;
             let _waiting: Vec<_> = (capacity..all).map(|n| log.waiting().send(push(n))).collect();
             while queue.run_one() {
-                // No poll comes first: it would take a place that is free.
+                // No poll comes first, because it would take a free place.
                 if handled.load(SeqCst) + log.len() < all {
                     let refused = log.send(push(99)).unwrap_err();
                     assert_eq!(refused.reason(), &Reason::Full, "{capacity}, {budget}");
@@ -58,7 +58,7 @@ fn a_drain_on_top_of_a_turn_leaves_nothing_to_it() {
         upper.send(move |()| plain.send(move |()| tells.store(true, SeqCst)).unwrap()).unwrap();
         in_turn(|| {
             assert!(queue.run_one());
-            // In a way that the crate does not see.
+            // The wait is invisible to the crate.
             until(|| told.load(SeqCst));
         });
     });
@@ -112,7 +112,7 @@ fn a_poll_runs_nothing_on_any_executor() {
         let (go, waits) = mpsc::channel::<()>();
         let busy = thread::spawn(move || {
             in_turn(move || {
-                // Put off until this turn is over.
+                // Deferred until this turn is over.
                 gives.send(actor.call(|()| thread::current().id())).unwrap();
                 let _ = waits.recv();
             });
@@ -153,7 +153,7 @@ impl Drop for ShutsDown {
     }
 }
 
-/// Keeps itself.
+/// Keeps itself alive.
 struct Own(#[allow(dead_code, reason = "it is dropped")] Option<Actor<Own>>);
 
 #[test]
@@ -163,7 +163,7 @@ fn what_the_end_of_a_shutdown_drops_may_shut_down() {
             let system = System::new();
             let hook = ShutsDown(System::new());
             let inside = system.clone();
-            // Nothing else keeps its memory: what is left of it goes as the shutdown looks.
+            // Nothing else keeps its memory: the rest of it is dropped while the shutdown looks.
             let other = Actor::builder().on_undelivered(move |_| _ = &hook);
             let other = system.spawn(other, Own(None)).unwrap();
             let own = other.clone();

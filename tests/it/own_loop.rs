@@ -1,5 +1,5 @@
-//! A loop of the program's own that runs an actor: an actor on a `DrainQueue`, which nobody else
-//! runs. Row D5 of the catalogue.
+//! A loop of the program's own that runs an actor: an actor on a `DrainQueue`, which no other
+//! thread runs. Row D5 of the catalogue.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -43,7 +43,7 @@ fn a_message_after_the_last_pull_is_handled() {
     assert_eq!(sum.len(), 1);
     assert!(queue.run_one());
     assert_eq!(asked(&queue, &sum, |sum| *sum), 5);
-    // In the middle of a pull, from another thread: it is this pull's, or there is one more.
+    // In the middle of a pull, from another thread: it belongs to this pull, or there is one more.
     let sum = Actor::builder().executor(queue.handle()).budget(1).spawn(0).unwrap();
     let inner = sum.clone();
     sum.send(move |_| {

@@ -44,7 +44,7 @@ fn resuming<S: Send + 'static>(state: S) -> Actor<S> {
     Actor::builder().panic_policy(PanicPolicy::Resume).spawn(state).unwrap()
 }
 
-/// The actor is idle and takes messages, and this thread is not inside a turn any more: a send runs
+/// Checks that the actor is idle and takes messages, and this thread is inside no turn: a send runs
 /// at once.
 #[track_caller]
 fn check_alive<S: Send + 'static>(actor: &Actor<S>) {
@@ -67,7 +67,8 @@ fn check_stopped<S: Send + 'static>(actor: &Actor<S>, text: &str) {
     check_thread();
 }
 
-/// This thread runs a send to an idle actor at once: nothing is left of an earlier turn.
+/// Checks that this thread runs a send to an idle actor at once, so that nothing is left of an
+/// earlier turn.
 #[track_caller]
 fn check_thread() {
     let ran = Arc::new(AtomicUsize::new(0));
@@ -76,7 +77,7 @@ fn check_thread() {
     assert_eq!(seen.load(SeqCst), 1, "this thread believes that it is inside a turn");
 }
 
-/// Every place from which a message can be run: the actor, and how to bring it a message that
+/// Every place from which a message can be run: the actor, and a way to send it a message that
 /// panics.
 #[expect(clippy::type_complexity, reason = "a table of closures")]
 const PLACES: [(&str, fn(&Actor<u32>)); 8] = [
@@ -182,7 +183,7 @@ fn stop_by_a_panic_gives_back_what_waits() {
         .on_undelivered({
             let tally = tally.clone();
             move |message| {
-                // Dropped unrun: its token says so.
+                // Dropped unrun, as its token records.
                 drop(message);
                 tally.token().come_back();
             }
@@ -535,7 +536,7 @@ fn a_waker_that_panics_in_its_drop_is_survived() {
         std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(&waker)),
         Poll::Pending
     ));
-    // Another waker takes its place: the first one goes with the last clone of it, in the poll.
+    // Another waker replaces it: the first one is dropped with its last clone, in the poll.
     drop(waker);
     let polled = catch_unwind(AssertUnwindSafe(|| {
         std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop()))
@@ -586,7 +587,7 @@ fn panics_under_load_lose_nothing() {
     check_alive(&actor);
 }
 
-/// Says of its thread, when it is called or dropped, whether that unwinds.
+/// Records, when it is called or dropped, whether its thread unwinds.
 #[derive(Clone)]
 struct Says(mpsc::Sender<bool>);
 
@@ -608,7 +609,7 @@ impl Drop for Says {
     }
 }
 
-/// A clock that panics at that look, counted from 0.
+/// A clock that panics at this read, counted from 0.
 #[derive(Debug)]
 struct Breaks(AtomicUsize, usize);
 
@@ -632,8 +633,8 @@ impl std::fmt::Write for Broken {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// An actor whose hooks, end and state say whether their thread unwinds; its clock panics at that
-/// look.
+/// An actor whose hooks, end and state record whether their thread unwinds; its clock panics at
+/// this read.
 fn saying(says: &Says, look: usize) -> Actor<Says> {
     let (end, undelivered) = (says.clone(), says.clone());
     Actor::builder()
@@ -649,7 +650,7 @@ fn saying(says: &Says, look: usize) -> Actor<Says> {
 
 type Call = fn(Says);
 
-/// What makes user code panic in a call that is given the last handle, or something like it.
+/// Panics of user code in a call that is given the last handle, or the like.
 const CALLS: &[(&str, Call)] = &[
     ("the end of an actor", |says| {
         for look in 0..2 {
@@ -745,7 +746,7 @@ const CALLS: &[(&str, Call)] = &[
         }
     }),
     ("a message of a clock that panics", |says| {
-        /// Says how it goes, and panics.
+        /// Records whether the thread unwinds, and panics.
         #[derive(Clone)]
         struct Loud(mpsc::Sender<bool>);
         impl Drop for Loud {

@@ -1,4 +1,4 @@
-//! The thread pool: turns that block, how it ends, who is let through.
+//! The thread pool: turns that block, its ends, and its order.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -17,7 +17,7 @@ fn pool(threads: usize) -> ThreadPool {
     ThreadPool::builder().threads(threads).thread_name("test").build().unwrap()
 }
 
-/// The same, whose worker keeps what waits behind a turn that blocks unseen.
+/// Does as `pool`, but its worker keeps the work behind a turn that blocks unseen.
 fn strict() -> ThreadPool {
     ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build().unwrap()
 }
@@ -30,7 +30,7 @@ fn end(pool: ThreadPool) {
     assert_eq!(pool.shutdown(Limit::Unlimited), Shutdown::Complete);
 }
 
-/// Something that a turn waits for, and another turn gives.
+/// Sends a turn that gives the value for which another turn waits.
 fn sent<R: Send + 'static>(
     actor: &Actor<()>,
     turn: impl FnOnce() -> R + Send + 'static,
@@ -97,7 +97,7 @@ fn many_turns_block_at_a_time_and_the_next_is_refused() {
                 thread::yield_now();
             };
             // On a slow machine, a thread that was called to help and finds nothing to do has the
-            // last one's place for a moment.
+            // place of the last one for a moment.
             if answer.is_some() && waiting.len() + 1 == MOST {
                 assert_eq!(answer, Some(Err(AskError::from(Reason::WouldBlock))));
                 continue;
@@ -106,17 +106,17 @@ fn many_turns_block_at_a_time_and_the_next_is_refused() {
             promises.push(promise);
             waiting.push(turn);
         }
-        // All of them wait: there is no thread beyond the worker's any more.
+        // All of them wait, so there is no further thread beyond the worker's.
         let (one_more, never) = promise::<()>();
         assert_eq!(
             sent(&on(&pool, ()), move || never.wait()).recv(),
             Ok(Err(AskError::from(Reason::WouldBlock)))
         );
         drop(one_more);
-        // What need not wait goes on.
+        // Turns that need not wait go on.
         let (free, theirs) = (Actor::new(1), on(&pool, 1));
         let seen = sent(&on(&pool, ()), move || {
-            // The pool runs its actor: that is a wait, and refused.
+            // The pool runs its actor, so this is a wait, and refused.
             (free.with(|n| *n), theirs.with(|n| *n))
         });
         let refused = Err(AskError::from(Reason::WouldBlock));
@@ -130,7 +130,7 @@ fn many_turns_block_at_a_time_and_the_next_is_refused() {
     });
 }
 
-/// A turn that was ready to wait, and need not, has taken no thread from those that wait later.
+/// A turn that was ready to wait, and need not, takes no thread from later ones.
 #[test]
 fn what_was_ready_to_wait_counts_for_nothing() {
     must_end(|| {
@@ -139,7 +139,7 @@ fn what_was_ready_to_wait_counts_for_nothing() {
             .blocking(Blocking::Compensate { most: 1 })
             .build()
             .unwrap();
-        // With a hook, its messages are run by drains alone.
+        // With a hook, only drains run its messages.
         let free = Actor::builder().on_batch_end(|_, _| ()).spawn(1).unwrap();
         let (promise, reply) = promise();
         let waits = sent(&on(&pool, ()), move || {
@@ -180,7 +180,7 @@ fn a_pool_that_refuses_says_so_everywhere() {
                 matches!(taken_back, Err(WaitError::Ask(AskError::Refused(Reason::WouldBlock, _)))),
                 "{taken_back:?}"
             );
-            // Of what has begun, too: the time is not over.
+            // Also of one that has begun: the time is not over.
             let (mut begun, reply) = promise::<u32>();
             assert!(begun.claim());
             let refused = reply.within(Duration::from_secs(100));
@@ -188,7 +188,7 @@ fn a_pool_that_refuses_says_so_everywhere() {
                 matches!(refused, Err(WaitError::Ask(AskError::Refused(Reason::WouldBlock, _)))),
                 "{refused:?}"
             );
-            // Nothing runs it: that is no wait.
+            // No thread runs it: that is no wait.
             let pending = Actor::new(1);
             pending.send(|n| *n += 1).unwrap();
             assert_eq!(pending.with(|n| *n), Ok(2));
@@ -208,7 +208,7 @@ fn a_turn_may_wait_for_a_busy_actor_of_its_pool() {
         let pool = pool(1);
         let (slow, quick) = (on(&pool, 0), on(&pool, ()));
         let (promise, reply) = promise();
-        // It blocks, with its place given away, so it is busy when the next turn wants it.
+        // It blocks, with its place given away, so it is busy when the next turn needs it.
         let began = {
             let (tell, told) = mpsc::channel();
             slow.send(move |n| {
@@ -241,7 +241,7 @@ fn threads_that_took_over_are_used_again() {
             // The thread that has lost its place stands by when its turn is over, which is after
             // the answer.
             until(|| format!("{pool:?}").contains("away: 0"));
-            // Where nothing moves for 16 ms, in this round and the next, the monitor calls another
+            // If nothing moves for 16 ms, in this round and the next, the monitor calls another
             // thread.
             slow += begun.elapsed().as_millis() as usize / 8;
         }
@@ -263,7 +263,7 @@ fn thread_names() -> Vec<String> {
     Vec::new()
 }
 
-// ---- Who is let through.
+// ---- Order.
 
 #[test]
 fn two_that_send_to_each_other_keep_no_third_waiting() {
@@ -287,7 +287,7 @@ fn two_that_send_to_each_other_keep_no_third_waiting() {
         for _ in 0..100 {
             let third = on(&pool, 1);
             let (tell, told) = mpsc::channel();
-            // Not a wait: that would run it here.
+            // Not a wait, which would run it here.
             third.send(move |n| tell.send(*n).unwrap()).unwrap();
             assert_eq!(told.recv(), Ok(1));
         }
@@ -411,7 +411,7 @@ fn a_turn_that_panics_costs_no_thread() {
     });
 }
 
-// ---- How it starts and ends.
+// ---- Start and end.
 
 #[test]
 fn a_pool_without_workers_is_refused() {
@@ -424,7 +424,7 @@ fn a_pool_without_workers_is_refused() {
         ThreadPool::builder().threads(65_536).build(),
         Err(PoolError::TooManyThreads { asked: 65_536, largest: 65_535 })
     ));
-    // As many as can be counted, but the system has not one such thread.
+    // As many as can be counted, but the system cannot provide one such thread.
     let most = ThreadPool::builder().threads(65_535).stack_size(1 << 60).build();
     assert!(matches!(most, Err(PoolError::Spawn(_))), "{most:?}");
 }
@@ -507,8 +507,7 @@ fn a_shutdown_with_85_askers_gives_85_answers() {
         let (began, begun) = mpsc::channel();
         one.send(move |_| {
             began.send(()).unwrap();
-            // Blocks in a way that the pool does not see: the turn still runs when the time is
-            // over.
+            // Blocks unseen by the pool: the turn still runs when the time is over.
             let _ = released.recv();
         })
         .unwrap();
@@ -587,10 +586,10 @@ fn a_turn_that_waits_is_answered_at_a_cut_off() {
         let (waits, queued) = (on(&pool, ()), on(&pool, ()));
         let (never, reply) = promise::<()>();
         let waited = sent(&waits, move || reply.wait());
-        // Else, were the turn slow to come to its wait, the pool's other thread would help out with
-        // the next one: there would be none to take over, and the wait would be refused.
+        // Otherwise, if the turn reached its wait slowly, the pool's other thread would help out
+        // with the next one: there would be none to take over, and the wait would be refused.
         until(|| format!("{pool:?}").contains("away: 1,"));
-        // It takes over the place of the turn that waits, and then holds it.
+        // It takes over the place of the waiting turn, and then holds it.
         let (release, released) = mpsc::channel::<()>();
         let began = {
             let (tell, told) = mpsc::channel();
@@ -604,7 +603,7 @@ fn a_turn_that_waits_is_answered_at_a_cut_off() {
         };
         began.recv().unwrap();
         queued.send(move |_| never.keep(())).unwrap();
-        // The thread of the turn that waits may have ended by then: the drop has told it.
+        // The thread of the waiting turn may have ended by then: the drop has notified it.
         assert!(matches!(
             pool.shutdown(Duration::ZERO),
             Shutdown::Cut { dropped: 1, threads: 1.. }

@@ -1,4 +1,4 @@
-//! How a pool ends, and what it owes to those who wait for that.
+//! The ends of a pool, and its duties to those that wait for them.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,7 +10,7 @@ use crate::common::{must_end, size, until};
 use turnwise::executor::{Blocking, DrainQueue, PoolError, Shutdown};
 use turnwise::{Actor, AskError, Limit, Reason, StopCause, ThreadPool, WeakActor, blocking};
 
-/// One turn at a time for each worker, so that what is held up stays so.
+/// One turn at a time for each worker, so that blocked work stays blocked.
 fn pool(threads: usize) -> ThreadPool {
     ThreadPool::builder().threads(threads).blocking(Blocking::Refuse).build().unwrap()
 }
@@ -84,7 +84,7 @@ fn hooks_that_wait_may_be_run_by_whatever_ends_a_pool() {
             actors
                 .iter()
                 .for_each(|actor| assert!(actor.ended().within(Limit::Unlimited).unwrap()));
-            // A hook that has panicked never comes to its end.
+            // A hook that has panicked never reaches its end.
             until(|| begun.load(SeqCst) == ended.load(SeqCst));
         }
     });
@@ -99,7 +99,7 @@ fn a_closing_pool_takes_nothing_from_outside() {
         queued.send(|n| *n += 1).unwrap();
         let (late, inside) = (on(&pool, 0), on(&pool, 0));
         let (tell, told) = mpsc::channel();
-        // What is queued may go on from the inside.
+        // Queued work may continue from the inside.
         queued
             .send(move |n| {
                 let n = *n;
@@ -179,7 +179,7 @@ fn threads_that_stand_by_let_a_pool_end() {
                 assert!(pool.shutdown(Duration::from_secs(5)).is_complete());
                 continue;
             }
-            // What was run is all that there was; the spares are let go by a cut, too.
+            // All work was run; a cut also dismisses the spare threads.
             let theirs = pool.handle();
             let _ = pool.shutdown_now();
             let begun = Instant::now();
@@ -205,8 +205,8 @@ fn a_place_taken_back_is_not_missed_at_the_end() {
     });
 }
 
-/// A wait that is over before a thread has come leaves the worker where it was. Which is quicker is
-/// chance: one of many does it.
+/// A wait that is over before a thread has come leaves the worker in place. It is chance which is
+/// quicker: one of many rounds does it.
 #[test]
 fn a_place_that_nobody_took_is_taken_back() {
     must_end(|| {
@@ -250,8 +250,8 @@ fn a_pool_may_be_shut_down_by_a_turn_of_another() {
             assert_eq!(done, Shutdown::Complete);
             took
         });
-        // By the place that it gives away, not by the monitor, which takes longer. On a machine
-        // with much to do, the quickest of many rounds tells.
+        // By the place that it gives away, not by the monitor, which takes longer. On a busy
+        // machine, the quickest of many rounds counts.
         assert!(rounds.any(|took| took < Duration::from_millis(10)));
         assert!(first.shutdown(Limit::Unlimited).is_complete());
     });
@@ -259,7 +259,7 @@ fn a_pool_may_be_shut_down_by_a_turn_of_another() {
 
 #[test]
 fn a_refused_wait_needs_no_thread_at_the_end() {
-    // A thread that stands by for a wait which does not come is let go with the pool.
+    // A thread that stands by for a wait that does not come is dismissed with the pool.
     must_end(|| {
         for _ in 0..size(20, 200) {
             let pool = generous(1);

@@ -1,4 +1,4 @@
-//! A pool with nothing to do does nothing at all. A program of its own, for it looks at the whole
+//! A pool without work does nothing at all. A program of its own, because it inspects the whole
 //! process.
 
 use std::fs;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Limit, ThreadPool};
 
-/// How many threads have that name, how often they have gone to sleep, and for how many ticks of 10
-/// ms they have run.
+/// Returns the number of threads with this name, of their sleeps, and of the ticks of 10 ms that
+/// they have run.
 fn sleeps(name: &str) -> (usize, u64, u64) {
     let mut threads = (0, 0, 0);
     for task in fs::read_dir("/proc/self/task").unwrap() {
@@ -21,7 +21,7 @@ fn sleeps(name: &str) -> (usize, u64, u64) {
             threads.0 += 1;
             threads.1 += value("voluntary_ctxt_switches:").unwrap().parse::<u64>().unwrap();
             let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
-            // After the name, which may hold anything: in user mode, and in the system.
+            // After the name, which may contain anything: in user mode, and in the system.
             let values = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
             threads.2 += values.map(|ticks| ticks.parse::<u64>().unwrap()).sum::<u64>();
         }
@@ -39,7 +39,7 @@ fn idle_threads_are_never_woken() {
         actor.send(|n| *n += 1).unwrap();
         assert_eq!(actor.call(|n| *n).wait(), Ok(1));
     }
-    // One that runs a queue by hand, for a time, is as quiet.
+    // A thread that runs a queue by hand, for a time, is as quiet.
     let queue = std::sync::Arc::new(DrainQueue::new());
     let theirs = queue.clone();
     let runner = thread::Builder::new()
@@ -47,7 +47,7 @@ fn idle_threads_are_never_woken() {
         .spawn(move || theirs.run_for(Duration::from_secs(60)))
         .unwrap();
 
-    // Until all have gone to sleep: nothing can be seen of that but that they do nothing.
+    // Until all sleep, which is only visible in that they do nothing.
     let mut before = sleeps("quiet");
     let quiet = (0..100).any(|_| {
         thread::sleep(Duration::from_millis(200));
@@ -72,7 +72,7 @@ fn a_monitor_hardly_looks_at_a_long_turn() {
     let one = Actor::builder().executor(pool.handle()).spawn(0).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     one.send(move |_| {
-        // A thread has its name when it runs.
+        // A thread gets its name when it runs.
         while sleeps("long-monitor").0 == 0 {
             thread::yield_now();
         }
@@ -83,7 +83,7 @@ fn a_monitor_hardly_looks_at_a_long_turn() {
     .unwrap();
     let (before, after, time) = told.recv().unwrap();
     assert_eq!((before.0, after.0), (1, 1));
-    // Twice as many as there should be, and some more at first.
+    // Twice as many as expected, and some more at first.
     let looks = u128::from(after.1 - before.1);
     assert!(looks <= 16 + time.as_millis() / 16, "{looks} looks in {time:?}");
     // Each takes some microseconds.

@@ -1,5 +1,5 @@
-//! A process in which no thread can be started: what would go to the pool of the process waits, or
-//! stays where it is.
+//! A process in which no thread can be started: work for the global pool waits, or stays where it
+//! is.
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use turnwise::executor::{DrainQueue, PoolError};
 use turnwise::{Actor, Limit, System, ThreadPool};
 
-/// Runs a test of this file in a process of its own, whose threads are given stacks that no machine
+/// Runs a test of this file in a process of its own, whose threads would get stacks that no machine
 /// has.
 fn without_threads(test: &str) {
     let test = &format!("pool_no_threads::{test}");
@@ -58,7 +58,7 @@ fn child_posts() {
         actor.posted().send(move |_| *theirs.lock().unwrap() += 1).unwrap();
         assert_eq!(*held, 0, "it is left for later");
     }
-    // A thread that waits may run what has no executor.
+    // A waiting thread may run actors without an executor.
     plain.idle().wait().unwrap();
     assert_eq!(*lock.lock().unwrap(), 1);
     assert_eq!((plain.stop_cause(), pooled.stop_cause()), (None, None));
@@ -85,7 +85,7 @@ fn a_shutdown_in_a_turn_needs_no_thread() {
     without_threads("child_shuts_down");
 }
 
-// Whose executor is gone would end in the pool of the process.
+// An actor whose executor has ended would end in the global pool.
 #[test]
 #[ignore = "run by another test, in a process of its own"]
 fn child_shuts_down() {

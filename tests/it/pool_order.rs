@@ -1,4 +1,4 @@
-//! In which order a worker takes what waits.
+//! The order in which a worker takes waiting drains.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -31,8 +31,7 @@ fn hit(ball: &mut Ball) {
     }
 }
 
-/// Each finds the other in the worker's slot, again and again; what lies in the queue must have its
-/// turn all the same.
+/// Each repeatedly finds the other in the worker's slot; the drains in the queue must still run.
 #[test]
 fn a_slot_that_is_never_empty_lets_the_queue_in() {
     must_end(|| {
@@ -71,7 +70,7 @@ fn a_slot_that_is_never_empty_lets_the_queue_in() {
     });
 }
 
-/// The rest of an actor that has used up its budget goes behind all that wait, inside and outside.
+/// An actor that has used up its budget goes behind all waiting drains, inside and outside.
 #[test]
 fn what_is_out_of_budget_goes_behind_everybody() {
     must_end(|| {
@@ -101,7 +100,7 @@ fn what_is_out_of_budget_goes_behind_everybody() {
     });
 }
 
-/// What comes from outside is let in though the worker's own queue is never empty.
+/// Drains from outside run although the worker's own queue is never empty.
 #[test]
 fn a_queue_that_is_never_empty_lets_outsiders_in() {
     must_end(|| {

@@ -1,5 +1,4 @@
-//! Turns that keep their workers, by taking long or by blocking in a way that the pool does not
-//! see: others go on.
+//! Turns that keep their workers, by taking long or by blocking unseen by the pool: others go on.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -21,7 +20,7 @@ fn on<S: Send + 'static>(pool: &ThreadPool, state: S) -> Actor<S> {
     Actor::builder().executor(pool.handle()).spawn(state).unwrap()
 }
 
-/// Runs the turn on an actor of its own; what it gives is told.
+/// Runs a turn on an actor of its own, and sends its result.
 fn run<R: Send + 'static>(
     pool: &ThreadPool,
     turn: impl FnOnce() -> R + Send + 'static,
@@ -69,7 +68,7 @@ fn what_lies_behind_a_long_turn_begins_elsewhere() {
             let (other, handle) = (on(&pool, ()), pool.handle());
             let done = run(&pool, move || {
                 let (tell, told) = mpsc::channel();
-                // All others sleep: none comes by chance.
+                // All others sleep, so none comes by chance.
                 until(|| format!("{handle:?}").contains("asleep: 3"));
                 other.send(move |_| tell.send(()).unwrap()).unwrap();
                 told.recv_timeout(LONG)
@@ -100,7 +99,7 @@ fn a_busy_worker_runs_what_waits_behind_a_stuck_one() {
     });
 }
 
-/// So many turns block by the standard library, until one that comes behind them all has run.
+/// Blocks this many turns with the standard library, until one behind them all has run.
 fn block_unseen(pool: ThreadPool, turns: usize) {
     let gates = (0..turns).map(|_| mpsc::channel::<()>()).collect::<Vec<_>>();
     let (opens, gates): (Vec<_>, Vec<_>) = gates.into_iter().unzip();
@@ -149,7 +148,7 @@ fn no_more_turns_run_at_once_than_threads_may_be() {
                 now.fetch_sub(1, SeqCst);
             }));
         }
-        // All the threads that there may be are stuck.
+        // All possible threads are stuck.
         (0..=MOST).for_each(|_| begun.recv().unwrap());
         drop(opens);
         done.iter().for_each(|done| done.recv().unwrap());
@@ -194,7 +193,7 @@ fn a_pool_ends_after_those_who_helped() {
             let last = on(&pool, 0);
             let (tell, told) = mpsc::channel();
             let helped = run(&pool, move || {
-                // A helper is in this turn when the worker goes on, and the pool is told to end.
+                // A helper is in this turn when the worker continues, and the pool is asked to end.
                 drop(open);
                 thread::sleep(Duration::from_millis(5));
                 last.send(move |n| tell.send(*n + 1).unwrap()).unwrap();
@@ -241,7 +240,7 @@ fn nothing_is_lost_whatever_blocks_unseen() {
 fn a_slot_that_is_given_away_is_announced_at_once() {
     must_end(|| {
         // The monitor would come too, but not within two milliseconds: the quickest of many rounds
-        // tells.
+        // counts.
         let pool = pool(2, Blocking::Refuse);
         let mut rounds = (0..1_000).map(|_| {
             let (other, handle) = (on(&pool, ()), pool.handle());
@@ -261,15 +260,15 @@ fn a_slot_that_is_given_away_is_announced_at_once() {
     });
 }
 
-/// A pool that has slept for long has a monitor that sleeps too; a turn that then waits behind its
-/// back stops nobody all the same.
+/// A pool that has slept for long has a sleeping monitor; a turn that then blocks unseen must not
+/// stop other turns.
 #[test]
 fn who_waits_after_a_long_sleep_stops_nobody() {
     must_end(|| {
         let pool = pool(2, Blocking::Refuse);
         let (other, handle) = (on(&pool, ()), pool.handle());
         until(|| format!("{handle:?}").contains("asleep: 2"));
-        // The monitor goes to sleep meanwhile; the test is right anyway.
+        // The monitor falls asleep meanwhile; the test is right in either case.
         thread::sleep(Duration::from_millis(600));
         let done = run(&pool, move || {
             let (tell, told) = mpsc::channel();
@@ -282,8 +281,7 @@ fn who_waits_after_a_long_sleep_stops_nobody() {
     });
 }
 
-/// A thread that helped stands by again when the workers go on, though there is always something to
-/// do.
+/// A thread that helped stands by again when the workers continue, although there is always work.
 #[test]
 fn who_helps_leaves_when_the_workers_go_on() {
     must_end(|| {
@@ -300,8 +298,8 @@ fn who_helps_leaves_when_the_workers_go_on() {
     });
 }
 
-/// A turn sends to a plain actor, whose turn comes on the same worker and takes long. What its own
-/// actor has accepted meanwhile goes to the pool.
+/// A turn sends to a plain actor, whose turn runs on the same worker and takes long. Messages that
+/// its own actor has accepted meanwhile go to the pool.
 #[test]
 fn an_actor_of_a_pool_does_not_wait_for_a_plain_actors_turn() {
     must_end(|| {
@@ -320,7 +318,7 @@ fn an_actor_of_a_pool_does_not_wait_for_a_plain_actors_turn() {
                 plain.send(stuck).unwrap();
                 itself.send(move |_| next.send(()).unwrap()).unwrap();
             };
-            // Nothing is sent to it later: that would have the pool come to it.
+            // No message is sent to it later, because that would make the pool reach it.
             n.send(turn).unwrap();
             begun.recv().unwrap();
             came.recv().expect("while the plain actor is in its turn");

@@ -1,4 +1,4 @@
-//! Posted messages: a caller that holds a lock which the message wants does not run it, and another
+//! Posted messages: a caller that holds a lock which the message takes does not run it; another
 //! thread does.
 
 use std::collections::{HashSet, VecDeque};
@@ -31,7 +31,7 @@ fn it_is_run_soon_and_never_by_its_sender() {
     actor.posted().tell(Mark).unwrap();
     let called = actor.posted().call(note);
     let asked = actor.posted().ask(Mark);
-    // Only looking: only another thread can have run them.
+    // Only looks: only another thread can have run them.
     until(|| actor.is_idle());
     assert!(called.is_ready() && asked.is_ready());
     assert_eq!((called.wait(), asked.wait()), (Ok(()), Ok(())));
@@ -106,7 +106,7 @@ fn a_closed_or_full_one_gives_it_back() {
         .unwrap();
     actor.close();
     assert_eq!(actor.posted().send(|n| *n += 1).unwrap_err().reason(), &Reason::Closed);
-    // What a stop finds waiting is given back, whoever was to run it.
+    // Messages that a stop finds waiting are given back, whatever thread was to run them.
     let back = Arc::new(AtomicUsize::new(0));
     let given = back.clone();
     let ran = Arc::new(AtomicUsize::new(0));
@@ -150,7 +150,7 @@ fn posters_and_senders_lose_nothing_in_any_overflow() {
                 });
             }
         });
-        // By itself: no other caller helps.
+        // Without help by another caller.
         until(|| actor.is_idle());
         let handled = actor.with(|n| *n).unwrap();
         assert_eq!(handled + lost.load(SeqCst), 3 * per_thread, "{overflow:?}");

@@ -1,4 +1,4 @@
-//! Executors go on: beside hooks that wait, turns that block, and without threads.
+//! Progress of executors: beside hooks that wait, turns that block, and without threads.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::SeqCst;
@@ -33,9 +33,9 @@ fn again(actor: Actor<()>, stop: Arc<AtomicBool>) {
     });
 }
 
-/// A worker that announced to a pool which had just ended swept its queues, and so ran
-/// undelivered hooks, while its place was borrowed. A hook that waited met `RefCell already
-/// borrowed` where nothing may unwind, and the process was aborted.
+/// A worker that announced to a pool which had just ended swept its queues, and so ran undelivered
+/// hooks, while its place was borrowed. A hook that waited met `RefCell already borrowed` where no
+/// panic may unwind, and the process was aborted.
 #[test]
 fn hook_may_wait_while_a_pool_ends() {
     in_child("hook_may_wait_while_a_pool_ends", PATIENCE, || {
@@ -75,21 +75,21 @@ fn hook_may_wait_while_a_pool_ends() {
     });
 }
 
-/// What lay in a worker's LIFO slot was announced to nobody: with three idle workers, a
-/// message began when the turn that had sent it was over.
+/// The drain in a worker's LIFO slot was announced to no worker: with three idle workers, a message
+/// began when the turn that had sent it was over.
 #[test]
 fn idle_workers_take_what_a_long_turn_has_sent() {
     let pool = ThreadPool::builder().threads(4).build().unwrap();
     let long = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
     let other = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
-    // This thread only looks on: if it waited for an actor, it might run it.
+    // This thread only looks: if it waited for an actor, it might run it.
     let (tell, told) = mpsc::channel();
     let turn = move |(): &mut ()| {
         let (begun, begins) = mpsc::channel();
-        // The other workers have nothing to do, and sleep by now.
+        // The other workers have no work, and sleep by now.
         thread::sleep(Duration::from_millis(100));
         other.send(move |()| _ = begun.send(())).unwrap();
-        // A turn that is long, and that the pool knows nothing of.
+        // A long turn that the pool does not know of.
         tell.send(begins.recv_timeout(Duration::from_secs(3)).is_ok()).unwrap();
     };
     long.send(turn).unwrap_or_else(|refused| panic!("{refused}"));
@@ -97,7 +97,7 @@ fn idle_workers_take_what_a_long_turn_has_sent() {
     assert!(pool.shutdown(PATIENCE).is_complete());
 }
 
-/// A stack of this size is not to be had: a child with this variable starts no thread.
+/// No system provides a stack of this size: a child with this variable starts no thread.
 const NO_THREADS: &[(&str, &str)] = &[("RUST_MIN_STACK", "1125899906842624")];
 
 #[track_caller]
@@ -116,8 +116,8 @@ fn runs_in_the_call(send: impl FnOnce(Box<dyn FnOnce() + Send>)) -> bool {
     ran
 }
 
-/// `post` ran its message in the call, under the caller's lock, when the pool of the
-/// process had no thread. Its docs promised the opposite.
+/// `post` ran its message in the call, under the caller's lock, when the global pool had no thread.
+/// Its docs promised the opposite.
 #[test]
 fn post_never_runs_here_without_threads() {
     in_child_with("post_never_runs_here_without_threads", PATIENCE, NO_THREADS, || {
@@ -153,8 +153,8 @@ fn refused_drain_never_runs_here_without_threads() {
     });
 }
 
-/// As many turns as the pool of the process has workers blocked by means of the
-/// standard library, and the messages of an unrelated actor waited for them.
+/// As many turns as the global pool has workers blocked with the standard library, and the messages
+/// of an unrelated actor waited for them.
 #[test]
 fn turns_that_block_stop_no_unrelated_actor() {
     in_child("turns_that_block_stop_no_unrelated_actor", PATIENCE, || {
@@ -192,7 +192,7 @@ fn threads() -> usize {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Opens once, for everybody.
+/// Opens once, for all.
 #[derive(Default)]
 struct Barrier(Mutex<bool>, Condvar);
 
@@ -210,13 +210,13 @@ impl Barrier {
     }
 }
 
-/// Each turn sends to the next actor and then waits. One `send` into such a chain made
-/// a thread for each of its turns.
+/// Each turn sends to the next actor and then waits. One `send` into such a chain started a thread
+/// for each of its turns.
 #[test]
 fn waiting_turns_make_a_bounded_number_of_threads() {
     in_child("waiting_turns_make_a_bounded_number_of_threads", PATIENCE, || {
         const CHAIN: usize = 1_500;
-        /// As many as a pool takes on for turns that wait, unless told otherwise, and some.
+        /// The maximum of a pool for waiting turns by default, and some.
         const MOST: usize = 256 + 64;
         let (barrier, tally) = (Arc::new(Barrier::default()), Tally::default());
         let (begun, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -244,12 +244,12 @@ fn waiting_turns_make_a_bounded_number_of_threads() {
             begun: begun.clone(),
             tally: tally.clone(),
         });
-        // Its first turn may be this thread's own: the barrier is opened by another one.
+        // Its first turn may be this thread's own, so another thread opens the barrier.
         let opener = thread::spawn({
             let (begun, most) = (begun.clone(), most.clone());
             move || {
                 let mut last = (0, Instant::now());
-                // Until all have begun, or no more do.
+                // Until all have begun, or no further ones do.
                 while begun.load(SeqCst) < CHAIN && last.1.elapsed() < Duration::from_secs(2) {
                     most.fetch_max(threads(), SeqCst);
                     let now = begun.load(SeqCst);
@@ -270,8 +270,8 @@ fn waiting_turns_make_a_bounded_number_of_threads() {
     });
 }
 
-/// A loop of one's own that forwarded 1,000 messages started 188 threads. What stays is
-/// a `DrainQueue` that the loop runs: each of its turns forwards a message, and then waits.
+/// A loop that forwarded 1,000 messages started 188 threads. Now it is a `DrainQueue` that the loop
+/// runs: each of its turns forwards a message, and then waits.
 #[test]
 fn forwarding_starts_few_threads() {
     in_child("forwarding_starts_few_threads", PATIENCE, || {
@@ -297,13 +297,13 @@ fn forwarding_starts_few_threads() {
         for sink in &sinks {
             seen.extend(sink.with(|seen| seen.clone()).unwrap());
         }
-        // The loop's own thread, the pool of the process, and what stands by for it.
+        // The loop's own thread, the global pool, and its spare threads.
         let most = 1 + ThreadPool::global().threads() + 32;
         assert!(seen.len() <= most, "{} threads ran {MESSAGES} messages", seen.len());
     });
 }
 
-/// Inside a turn, a queue counted drains that it had only put off.
+/// Inside a turn, a queue counted drains that it had only deferred.
 #[test]
 fn queue_counts_only_what_it_has_run() {
     for run in [
@@ -332,8 +332,8 @@ fn queue_counts_only_what_it_has_run() {
     }
 }
 
-/// `run_until_closed` inside a turn put off the drain that would have closed the queue,
-/// and waited for it for ever.
+/// `run_until_closed` inside a turn deferred the drain that would have closed the queue, and waited
+/// for it for ever.
 #[test]
 fn run_until_closed_in_a_turn_returns() {
     in_child("run_until_closed_in_a_turn_returns", Duration::from_secs(15), || {
@@ -374,8 +374,8 @@ mod with_rayon {
         Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap())
     }
 
-    /// A turn that was in `rayon::join` took up another actor's drain while it waited,
-    /// and only listed it: what the other branch waited for was behind the turn itself, although a
+    /// A turn that was in `rayon::join` took up another actor's drain while it waited, and only
+    /// listed it: the work for which the other branch waited was behind the turn itself, although a
     /// third thread was idle.
     #[test]
     fn drain_taken_up_in_a_join_is_run() {
@@ -383,7 +383,7 @@ mod with_rayon {
         let other = Actor::builder().executor(Rayon::new(pool.clone())).spawn(()).unwrap();
         let joins = Actor::builder().executor(Rayon::new(pool.clone())).spawn(()).unwrap();
         let inner = pool.clone();
-        // This thread only looks on: if it waited for an actor, it might run it.
+        // This thread only looks: if it waited for an actor, it might run it.
         let (tell, told) = mpsc::channel();
         let turn = move |(): &mut ()| {
             let (answers, answer) = mpsc::channel();
@@ -412,7 +412,7 @@ mod with_rayon {
     }
 }
 
-/// An outsider gets its turn, in time, beside actors that are never idle.
+/// A message from outside runs in time, beside actors that are never idle.
 #[track_caller]
 fn is_fair<E: Executor + 'static>(executor: impl Fn() -> E) {
     let limit = Duration::from_secs(5);
@@ -473,8 +473,8 @@ fn queue_is_fair() {
     runner.join().unwrap();
 }
 
-/// On rayon, two actors that were fed, or four that sent to themselves, kept every
-/// other actor from running: a drain that was out of budget went back newest first.
+/// On rayon, two actors that were fed, or four that sent to themselves, starved every other actor:
+/// a drain that was out of budget was queued newest first.
 #[cfg(feature = "rayon")]
 #[test]
 fn rayon_is_fair() {

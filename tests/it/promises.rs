@@ -14,7 +14,7 @@ fn virtual_clock() -> (VirtualClock, Arc<dyn Clock>) {
     (clock.clone(), Arc::new(clock))
 }
 
-/// Panics when it is asked for the time.
+/// Panics when it is read.
 #[derive(Debug)]
 struct Broken;
 
@@ -40,7 +40,7 @@ fn promise_waits_on_its_clock() {
             clock.wait_for_sleepers(1);
             assert_eq!(clock.next_wake(), Some(HOUR));
             clock.advance(HOUR - Duration::from_nanos(1));
-            // Moved as far, it may look again; it has no answer, and its time is not over.
+            // Moved as far as this, it may look again; it has no answer, and its time is not over.
             clock.wait_for_sleepers(1);
             assert!(!waiter.is_finished() && !promise.is_cancelled());
             clock.advance(Duration::from_nanos(1));
@@ -72,7 +72,7 @@ fn promise_on_a_clock_is_kept() {
     });
 }
 
-/// The clock is asked in the call that waits, and nowhere else; the reply is given up by its panic.
+/// The clock is read in the call that waits, and nowhere else; its panic gives the reply up.
 #[test]
 fn promise_on_a_clock_that_panics() {
     let (promise, reply) = promise_on::<u32>(Arc::new(Broken));
@@ -91,7 +91,7 @@ fn plain_promise_waits_on_the_machine() {
     assert!(matches!(answer, Err(WaitError::Cancelled(_))));
 }
 
-/// Every `call` moves one: its clock lies where an answer would.
+/// Every `call` moves one: its clock lies in the place of the answer.
 #[test]
 fn reply_has_room_for_a_clock() {
     let most = size_of::<Result<u64, AskError>>().max(size_of::<[usize; 3]>());

@@ -13,7 +13,7 @@ use turnwise::{
 
 type Boxed = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// A message, an answer, and a state: sent, but not shared; shown by nobody.
+/// A message, an answer, and a state: sent, but not shared, and without `Debug`.
 struct Lonely(Cell<u32>);
 
 impl Handler<Lonely> for Lonely {
@@ -36,7 +36,7 @@ fn full() -> (Actor<Lonely>, Held) {
     (actor, held)
 }
 
-/// Every call that gives back a `Result`, with something that cannot be shared in its error.
+/// Every call that returns a `Result`, with a value that cannot be shared in its error.
 macro_rules! calls {
     ($($name:ident: |$actor:ident| $call:expr, $says:literal;)*) => {
         /// In functions that return `anyhow::Result`.

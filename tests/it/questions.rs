@@ -36,15 +36,15 @@ fn add(count: &mut Count) -> u32 {
     count.0
 }
 
-/// What a caller gets.
+/// The result of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Got {
     Sent,
     Answer(u32),
     Refused(Reason),
-    /// In time, or never: it certainly does not run.
+    /// Not in time: it certainly does not run.
     Cancelled,
-    /// It was running when the time was over.
+    /// It was running at the limit.
     Running,
 }
 
@@ -110,7 +110,7 @@ const fn cell(
     Cell { verb, waits, limit, future, run }
 }
 
-/// The flags of a cell, in this order: does it wait for room, has it a limit, is it a future?
+/// The flags of a cell, in this order: whether it waits for room, has a limit, is a future.
 const NOW: (bool, bool, bool) = (false, false, false);
 const NOW_WITHIN: (bool, bool, bool) = (false, true, false);
 const NOW_ASYNC: (bool, bool, bool) = (false, false, true);
@@ -120,8 +120,8 @@ const ROOM_WITHIN: (bool, bool, bool) = (true, true, false);
 const ROOM_ASYNC: (bool, bool, bool) = (true, false, true);
 const ROOM_WITHIN_ASYNC: (bool, bool, bool) = (true, true, true);
 
-/// All there are. What is missing makes no sense: a `send` that does not wait for room has nothing
-/// to wait for, and what `with` borrows is needed until its turn is over.
+/// All cells. The missing ones make no sense: a `send` that does not wait for room has nothing to
+/// wait for, and what `with` borrows is needed until its turn is over.
 #[rustfmt::skip]
 const TABLE: &[Cell] = &[
     cell(Send, NOW, |a, _| sent(a.send(|c| {
@@ -170,12 +170,13 @@ impl Cell {
         !matches!(self.verb, Send | Tell)
     }
 
-    /// What a good end is, as the nth message.
+    /// Returns the good result of the nth message.
     fn good(&self, n: u32) -> Got {
         if self.is_question() { Got::Answer(n) } else { Got::Sent }
     }
 
-    /// What comes of a limit that passes before the turn, or, for a message, before there is room.
+    /// Returns the result of a limit that passes before the turn, or, for a message, before there
+    /// is room.
     fn late(&self) -> Got {
         match self.verb {
             Send | Tell => Got::Refused(Reason::Full),
@@ -185,14 +186,14 @@ impl Cell {
     }
 }
 
-/// An actor that this queue alone runs, with room for so many.
+/// An actor that only this queue runs, with this much room.
 fn queued(room: usize) -> (DrainQueue, ActorBuilder<Count>) {
     let queue = DrainQueue::new();
     let builder = Actor::builder().executor(queue.handle());
     (queue, builder.capacity(room, Overflow::Reject))
 }
 
-/// One that is full, by one message.
+/// An actor that is full, by one message.
 fn full() -> (DrainQueue, Actor<Count>) {
     let (queue, builder) = queued(1);
     let actor = builder.spawn(Count(0)).unwrap();
@@ -204,7 +205,7 @@ const HOUR: Limit = Limit::Within(Duration::from_secs(3600));
 const SHORT: [Limit; 2] = [Limit::Immediate, Limit::Within(Duration::from_millis(2))];
 const LONG: [Limit; 3] = [HOUR, Limit::Within(Duration::MAX), Limit::Unlimited];
 
-/// Runs what a thread does with the queue run meanwhile.
+/// Runs a closure on a thread while the queue is run here.
 fn while_run(queue: &DrainQueue, f: impl FnOnce() -> Got + std::marker::Send) -> Got {
     thread::scope(|scope| {
         let asking = scope.spawn(f);
@@ -374,7 +375,7 @@ fn timers_run_by_hand_end_a_tasks_limit() {
     let answer = poll_once(&mut asking).map(limited);
     assert_eq!(answer, std::task::Poll::Ready(Got::Cancelled));
     assert_eq!(timers.len(), 0);
-    // A limit that is not needed is disarmed at once.
+    // A limit that is no longer needed is disarmed at once.
     let (promise, reply) = actor.promise::<u32>();
     let mut asking = reply.within_async(HOUR);
     assert!(poll_once(&mut asking).is_pending());
@@ -396,7 +397,7 @@ fn a_turn_that_asks_its_own_actor_is_told() {
                 let is_late = cell.limit && limit == Limit::Immediate && got == cell.late();
                 let is_told = matches!(got, Got::Refused(Reason::Deadlock(_)));
                 assert!(is_told || is_late, "{got:?} {cell:?} {limit:?}");
-                // It was withdrawn, whichever way it was waited for.
+                // It was withdrawn, however it was waited for.
                 actor.idle().wait().unwrap();
                 assert_eq!(actor.with(|count| count.0), Ok(0), "{cell:?} {limit:?}");
             }
@@ -445,7 +446,7 @@ fn two_that_ask_each_other_get_out_by_a_limit() {
 
 #[test]
 fn what_runs_when_the_time_is_over_is_said() {
-    /// Starts a turn that lasts until it is told, in another thread, as the queue's.
+    /// Starts a turn that lasts until it is ended, in another thread, as the queue's.
     fn in_its_turn(
         ask: impl FnOnce(&Actor<Count>, Arc<AtomicBool>, Arc<AtomicBool>) -> Got,
     ) -> (Got, Arc<AtomicBool>, thread::JoinHandle<()>, Actor<Count>) {
@@ -470,7 +471,7 @@ fn what_runs_when_the_time_is_over_is_said() {
         }
     };
     must_end(move || {
-        // A future says that it runs, and gives the reply back.
+        // A future reports that it runs, and returns the reply.
         let (got, go, runner, actor) = in_its_turn(|actor, begun, go| {
             let reply = actor.call(turn(begun.clone(), go));
             until(|| begun.load(SeqCst));
@@ -507,7 +508,7 @@ fn a_future_that_is_dropped_leaves_nothing() {
     drop(asking);
     queue.run_until_idle();
     assert_eq!((tally.handled(), tally.dropped()), (1, 3));
-    // A limit that is over says so, once, and gives the message back.
+    // A limit that is over is reported once, and returns the message.
     let late = actor.call(message()).within_async(Limit::Immediate);
     assert!(matches!(block_on(late), Err(WaitError::Cancelled(_))));
     queue.run_until_idle();
@@ -671,7 +672,7 @@ fn tokio_select_loops_lose_no_answer() {
             while left > 0 {
                 tokio::select! {
                     biased;
-                    // This branch wins again and again; the others were polled, or are.
+                    // This branch wins repeatedly; the others were polled, or are.
                     () = tokio::task::yield_now(), if turns % 2 == 0 => {}
                     done = &mut sending, if !sent => {
                         done.unwrap();
@@ -719,7 +720,7 @@ fn selects_of_futures_lose_no_answer() {
         let actor = builder.spawn(Count(0)).unwrap();
         let (mut one, mut other) = (actor.call(add), actor.ask(Add).within_async(HOUR));
         let mut never = std::future::pending::<()>();
-        // Neither is there: a select that is dropped has taken nothing.
+        // Neither is ready: a select that is dropped has taken nothing.
         for _ in 0..3 {
             assert!(poll_once(&mut select(&mut one, &mut other)).is_pending());
         }
@@ -739,7 +740,7 @@ fn selects_of_futures_lose_no_answer() {
     });
 }
 
-/// A future may go from one task to another between two polls: the last one is woken.
+/// A future may move from one task to another between two polls: the last one is woken.
 #[test]
 fn a_limited_question_wakes_who_polled_it_last() {
     let wakes = Arc::new(crate::common::CountWakes::default());

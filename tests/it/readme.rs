@@ -1,4 +1,4 @@
-//! What the README says of its calls, where it was false once.
+//! Sentences of the README on its calls that were once false.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// before the clock is read, and the turn in which the millisecond is over.
 const MOST_TURNS: usize = 1 + 8 + 1;
 
-/// How many of 20 turns of 20 ms the thread runs that sends them.
+/// Returns how many of 20 turns of 20 ms run on the thread that sends them.
 fn turns_of_the_sender(actor: Actor<Vec<ThreadId>>) -> usize {
     let tally = Tally::default();
     let messages = (0..20).map(|_| {
@@ -41,8 +41,8 @@ fn turns_of_the_sender(actor: Actor<Vec<ThreadId>>) -> usize {
     actor.with(|seen| seen.iter().filter(|thread| **thread == here).count()).unwrap()
 }
 
-/// A sender that drains is let go after eight turns or a millisecond, whichever is
-/// later, and the turn it is in. (The README left the eight turns out.)
+/// A sender that drains returns after eight turns or a millisecond, whichever is later, and the
+/// turn it is in. (The README left the eight turns out.)
 #[test]
 fn sender_is_let_go_after_a_millisecond() {
     let runs = turns_of_the_sender(Actor::new(Vec::new()));
@@ -57,7 +57,7 @@ fn sender_runs_a_millisecond_and_the_turn_it_is_in() {
     assert!(runs <= 1, "the sender ran {runs} turns of 20 ms");
 }
 
-/// The default holds for what the sender's turn has sent to others, all together.
+/// The default holds for all messages together that the sender's turn has sent to others.
 #[test]
 fn sender_of_a_cascade_is_let_go_after_a_millisecond() {
     let (tally, here) = (Tally::default(), thread::current().id());
@@ -88,15 +88,15 @@ fn sender_of_a_cascade_is_let_go_after_a_millisecond() {
 // ---------------------------------------------------------------------------------------------
 // "First come first served"
 
-/// Those who wait for room are served in the order in which they came: a waiter was
-/// overtaken by all the newcomers that found room before it was let in.
+/// Waiters for room are served in the order in which they came: a waiter was overtaken by all
+/// newcomers that found room before it was admitted.
 #[test]
 fn first_come_first_served() {
     const ROOM: usize = 32;
     let waiter = Arc::new(Mutex::new(None));
     let actor = Actor::builder().capacity(ROOM, Overflow::Reject).spawn(Vec::new()).unwrap();
-    // The first turn fills the mailbox. In the turn after it, one more message takes the place that
-    // has come free, and then somebody waits. Each later turn sends one more, if it can.
+    // The first turn fills the mailbox. In the turn after it, one more message takes the free
+    // place, and then a sender waits. Each later turn sends one more, if it can.
     let (filled, keep) = (actor.clone(), waiter.clone());
     let fill = move |_: &mut Vec<&'static str>| {
         let (first, keep) = (filled.clone(), keep.clone());
@@ -131,9 +131,9 @@ fn first_come_first_served() {
     drop(waiter);
 }
 
-/// Newcomers between drains and in each turn, however small the budget; the
-/// waiter has been polled, or not yet. There is no room for a newcomer before the waiters are in,
-/// and never do more messages wait than there is room for.
+/// Newcomers between drains and in each turn, however small the budget; the waiter has been polled,
+/// or not yet. There is no room for a newcomer before the waiters are in, and the messages never
+/// exceed the room.
 #[test]
 fn first_come_first_served_between_drains() {
     type Log = Vec<&'static str>;
@@ -190,7 +190,7 @@ fn first_come_first_served_between_drains() {
     }
 }
 
-/// Among those who wait, the order is that of their coming.
+/// Waiters are served in the order of their arrival.
 #[test]
 fn waiters_are_let_in_in_their_order() {
     let actor = Actor::builder().capacity(2, Overflow::Reject).spawn(Vec::new()).unwrap();
@@ -214,7 +214,7 @@ fn waiters_are_let_in_in_their_order() {
 // ---------------------------------------------------------------------------------------------
 // "A limit of zero is one look", "never blocks", "elsewhere"
 
-/// An actor on a queue that nobody runs yet, with three long turns waiting in it.
+/// An actor on a queue that is not run yet, with three long turns waiting in it.
 struct Left {
     queue: DrainQueue,
     actor: Actor<()>,
@@ -236,7 +236,7 @@ fn left() -> Left {
     Left { queue, actor, ran }
 }
 
-/// A limit of zero is one look: nothing was there yet, but it ran all that waited.
+/// A limit of zero is one look: no answer was ready, but the call ran all waiting messages.
 #[test]
 fn limit_of_zero_is_one_look() {
     let Left { queue, actor, ran } = left();
@@ -261,8 +261,7 @@ fn reply_as_a_future_never_blocks() {
     assert_eq!(poll_once(&mut reply), std::task::Poll::Ready(Ok(1)));
 }
 
-/// Without an executor: what is left over for the pool of the process is not
-/// run by a poll.
+/// Without an executor: a poll does not run messages that are left to the global pool.
 #[test]
 fn reply_of_a_plain_actor_never_blocks() {
     in_child("reply_of_a_plain_actor_never_blocks", PATIENCE, || {
@@ -284,7 +283,7 @@ fn reply_of_a_plain_actor_never_blocks() {
         let here = thread::current().id();
         let ran_here = Arc::new(AtomicUsize::new(0));
         let asker = Actor::new(());
-        // The drop of a last handle would run what waits: the handles are kept.
+        // Dropping a last handle would run the waiting messages, so the handles are kept.
         let others: Vec<_> = (0..3).map(|_| Actor::new(())).collect();
         for other in &others {
             let counts = ran_here.clone();
@@ -292,7 +291,7 @@ fn reply_of_a_plain_actor_never_blocks() {
                 counts.fetch_add(usize::from(thread::current().id() == here), SeqCst);
             };
             assert!(post(other, turn));
-            // A question put by a turn does not run in the call.
+            // A request made by a turn does not run in the call.
             let polled = asker.with(|()| {
                 let mut reply = other.call(|()| ());
                 let _ = poll_once(&mut reply);
@@ -304,7 +303,7 @@ fn reply_of_a_plain_actor_never_blocks() {
     });
 }
 
-/// An actor with an executor is run by its executor and by nobody else.
+/// An actor with an executor is run by its executor and by no other thread.
 #[test]
 fn executor_alone_runs_its_actors() {
     type Call = fn(Actor<()>);
@@ -369,8 +368,8 @@ fn sends_inside_turns_take_constant_stack() {
 // ---------------------------------------------------------------------------------------------
 // "A pool of one does not wait for itself"
 
-/// A turn in a pool of one sends to `third`, which has the same pool, and waits by `wait` for what
-/// that does: `work`.
+/// A turn in a pool of one sends to `third`, which has the same pool, and waits by `wait` for the
+/// effect: `work`.
 #[track_caller]
 fn pool_of_one<T: Send + 'static>(
     thing: T,
@@ -398,7 +397,7 @@ fn pool_of_one_with<T: Send + 'static>(
             done.send(()).unwrap();
         })
         .unwrap();
-    // This thread only looks on: if it waited for an actor, it might run it.
+    // This thread only looks: if it waited for an actor, it might run it.
     let in_time = told.recv_timeout(Duration::from_secs(8)).is_ok();
     assert!(in_time, "a pool of one waits for itself");
     assert!(pool.shutdown(PATIENCE).is_complete());

@@ -1,5 +1,5 @@
-//! A message that comes while the owner lets go is picked up, without another send: rounds of two
-//! threads with one message each.
+//! A message that arrives while the owner releases is picked up, without another send: rounds of
+//! two threads with one message each.
 //!
 //! `cargo test --release --test it release_edge::` runs a million rounds,
 //! `TURNWISE_ROUNDS=10000000` in front of it ten million.
@@ -27,7 +27,7 @@ fn rounds<S: Send + 'static>(
                     gate.pass();
                     send(actor, me);
                     gate.pass();
-                    // Both have returned: whoever owned it has let go.
+                    // Both have returned, so the owner has released it.
                     assert_eq!(handled(), 2 * round, "a message was left behind in round {round}");
                     assert!(actor.is_idle());
                 }
@@ -68,7 +68,7 @@ fn a_post_at_the_edge_is_handled_by_who_waits() {
     let send = |actor: &Actor<()>, me| {
         if me == 0 {
             actor.posted().send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();
-            // The pool of the process may run both: then this waits for it.
+            // The global pool may run both: then this waits for it.
             actor.idle().wait().unwrap();
         } else {
             actor.send(|()| _ = HANDLED.fetch_add(1, Relaxed)).unwrap();

@@ -1,4 +1,4 @@
-//! Supervision with limits: restarted so often, after a rest, then given up.
+//! Supervision with limits: restarted a number of times, after a rest, then given up.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -18,14 +18,14 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What is made by a factory: the number of the state, and what it has run.
+/// A product of the factory: the number of the state, and the messages that it has run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
     number: usize,
     ran: Vec<u32>,
 }
 
-/// Time by hand, and a factory that counts.
+/// A clock that is moved by hand, and a factory that counts.
 struct Stage {
     clock: VirtualClock,
     timers: Timers,
@@ -48,7 +48,7 @@ impl Stage {
         PanicPolicy::restart_within(restarts, self.factory())
     }
 
-    /// An actor that rests for a second, two, four, and so on.
+    /// Configures an actor that rests for a second, two, four, and so on.
     fn builder(&self, most: u32) -> ActorBuilder<State> {
         let restarts = Restarts::at_most(most, HOUR).backoff(SECOND, MINUTE);
         let builder = Actor::builder().timers(self.timers.clone());
@@ -59,7 +59,7 @@ impl Stage {
         self.made.load(SeqCst)
     }
 
-    /// Time passes; what is due goes to its executor.
+    /// Advances the time; due messages go to their executor.
     fn pass(&self, time: Duration) -> usize {
         self.clock.advance(time);
         self.timers.run_due()
@@ -78,7 +78,7 @@ fn gave_up(restarts: u32) -> StopCause {
     StopCause::GaveUp { restarts, panic: "oops".into() }
 }
 
-/// Waits for the state, wherever it is run.
+/// Waits for the state, on whatever thread.
 fn state(actor: &Actor<State>) -> State {
     actor.call(|state| state.clone()).wait().unwrap()
 }
@@ -102,12 +102,12 @@ fn messages_wait_while_an_actor_rests() {
         assert_eq!(block_on(asked), Ok(State { number: 1, ran: vec![2] }));
         actor.idle().wait().unwrap();
         assert_eq!(stage.timers.len(), 0);
-        // And it goes on as if nothing had been.
+        // It continues as if nothing had happened.
         assert_eq!(actor.with(|state| state.number), Ok(1));
     });
 }
 
-/// What is behind a panic in the same batch waits, too, in its order.
+/// Messages behind a panic in the same batch wait, too, in order.
 #[test]
 fn a_batch_waits_behind_its_panic() {
     must_end(|| {
@@ -201,7 +201,7 @@ fn one_panic_too_many_gives_the_actor_up() {
     });
 }
 
-/// Those that wait when it is given up are told why, and messages come back.
+/// Waiters get the reason when it is given up, and messages are returned.
 #[test]
 fn whoever_waits_for_one_given_up_is_told() {
     must_end(|| {
@@ -372,7 +372,7 @@ fn the_capacity_holds_while_an_actor_rests() {
         let mut three = actor.waiting().send(run(3));
         assert!(poll_once(&mut two).is_pending() && poll_once(&mut three).is_pending());
         queue.run_until_idle();
-        // The place of the one that panicked is the next one's: two wait, as many as may.
+        // The place of the message that panicked is the next one's: two wait, as many as may.
         assert!(poll_once(&mut two).is_ready());
         assert!(poll_once(&mut three).is_pending());
         assert_eq!(actor.send(run(9)).unwrap_err().into_reason(), Reason::Full);
@@ -383,7 +383,7 @@ fn the_capacity_holds_while_an_actor_rests() {
         assert!(poll_once(&mut three).is_ready());
         let now = crate::common::asked(&queue, &actor, |state| state.clone());
         assert_eq!(now, State { number: 1, ran: vec![1, 2, 3] });
-        // With room, it is taken.
+        // With room, it is accepted.
         actor.send(oops).unwrap();
         queue.run_until_idle();
         actor.send(run(4)).unwrap();
@@ -405,7 +405,7 @@ fn a_restart_whose_rest_is_over_takes_no_place() {
         actor.send(oops).unwrap();
         queue.run_until_idle();
         stage.pass(SECOND);
-        // It is to be made anew, and nobody has come to it yet.
+        // It has to be restarted, but no thread has come to it yet.
         actor.send(run(1)).unwrap();
         assert_eq!(actor.send(run(9)).unwrap_err().into_reason(), Reason::Full);
         queue.run_until_idle();
@@ -565,7 +565,7 @@ fn a_system_ends_while_its_actors_rest() {
             assert_eq!(system.actors(), 0);
             assert!(asked.wait().is_err());
             assert_eq!(stage.made(), 0);
-            // In time: what was accepted is run by a fresh state.
+            // In time: a fresh state runs the accepted messages.
             let system = System::with_clock(clock.clone());
             let restarts = Restarts::at_most(9, HOUR).backoff(SECOND, HOUR);
             let builder = Actor::builder().panic_policy(stage.policy(restarts));
@@ -580,7 +580,7 @@ fn a_system_ends_while_its_actors_rest() {
                 assert_eq!((report.ended, report.stopped), (1, 0), "{report}");
             });
             assert_eq!(asked.wait(), Ok(1));
-            // The drop of a system, too, ends a rest.
+            // Dropping a system ends a rest, too.
             let system = System::with_clock(clock.clone());
             let builder = Actor::builder()
                 .panic_policy(stage.policy(Restarts::at_most(9, HOUR).backoff(HOUR, HOUR)));
@@ -595,7 +595,7 @@ fn a_system_ends_while_its_actors_rest() {
 #[test]
 fn a_rest_ends_when_its_timers_do() {
     must_end(|| {
-        // Never fired: the service is gone with its last handle, and nobody would ever run it.
+        // Never fired: the service has ended with its last handle, and no thread would ever run it.
         let stage = Stage::new();
         let restarts = Restarts::at_most(9, HOUR).backoff(HOUR, HOUR);
         let builder = Actor::builder().clock(stage.clock.clone());
@@ -604,7 +604,7 @@ fn a_rest_ends_when_its_timers_do() {
         stage.clock.wait_for_sleepers(1);
         stage.clock.advance(HOUR);
         assert_eq!(state(&actor).number, 1, "a service that only the rest keeps");
-        // The executor is gone meanwhile: it stops.
+        // The executor has ended meanwhile, so the actor stops.
         let queue = DrainQueue::new();
         let actor = stage.builder(9).executor(queue.handle()).spawn(State::default()).unwrap();
         actor.send(oops).unwrap();
@@ -640,7 +640,7 @@ fn a_clock_that_panics_costs_the_rest_alone() {
     });
 }
 
-/// On a pool, in real time, with stops in the middle: every message has its fate.
+/// On a pool, in real time, with stops meanwhile: every message has its fate.
 #[test]
 fn no_message_is_lost_around_a_rest() {
     must_end(|| {
@@ -725,7 +725,7 @@ fn restarts_within_no_time_are_refused() {
     assert_eq!(build(1, Duration::from_nanos(1)), Ok(()));
 }
 
-/// A restart that comes late counts from when it comes.
+/// A late restart counts from its own time.
 #[test]
 fn a_late_restart_is_not_forgotten_early() {
     let (clock, queue) = (VirtualClock::new(), DrainQueue::new());

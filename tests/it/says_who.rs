@@ -1,4 +1,5 @@
-//! Failures say who: names in errors, hooks, panics and `Debug`; and how many messages were lost.
+//! Failures name their actor: names in errors, hooks, panics and `Debug`; and the number of lost
+//! messages.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -450,7 +451,7 @@ fn counters_agree_with_an_instrumented_run() {
             actor.idle().wait().unwrap();
             let handled = actor.with(|count| *count).unwrap();
             actor.idle().wait().unwrap();
-            // Those who waited for room may have left as they were let in, and sent again.
+            // Waiters for room may have left when they were admitted, and sent again.
             let in_passing = 3 * sent as u64 / 4;
             until(|| actor.snapshot().stats.unwrap().handled > handled);
             let stats = actor.snapshot().stats.unwrap();

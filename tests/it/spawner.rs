@@ -1,4 +1,4 @@
-//! Spawners: one configuration holds for all actors that are made from it, each for itself.
+//! Spawners: one configuration holds for all actors that are created from it, each on its own.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -100,7 +100,7 @@ fn names_and_capacities_are_those_of_the_spawner() {
     assert_eq!(spawner.name(), Some("account"));
     let actor = spawner.spawn(0_u32);
     assert_eq!((actor.name(), actor.snapshot().capacity), (Some("account"), Some(7)));
-    // The same once it has something of its own.
+    // The same once it has an allocation of its own.
     assert_eq!(actor.ended().within(Duration::ZERO), Ok(false));
     panics(&actor);
     assert_eq!(actor.stop_cause(), Some(panicked()));
@@ -318,7 +318,7 @@ fn capacities_are_exact_and_each_has_its_own() {
     assert_eq!(fill(&two), room);
     assert!((2..=3).contains(&room), "{room}");
     assert_eq!(one.send(|_| ()).unwrap_err().reason(), &Reason::Full);
-    // Waits for room: the first thing of its own that it needs.
+    // Waits for room, which needs the first allocation of its own.
     let mut late = Box::pin(one.waiting().send(|n| *n += 100).into_future());
     assert!(crate::common::poll_once(&mut late).is_pending());
     queue.run_until_idle();
@@ -366,7 +366,7 @@ fn limits_are_measured_on_its_clock() {
     waits_by(actor, clock);
 }
 
-/// Whoever waits for this actor waits by this clock.
+/// Checks that waiters for this actor wait by this clock.
 fn waits_by(actor: Actor<u32>, clock: VirtualClock) {
     must_end(move || {
         let waiting = thread::spawn(move || actor.ended().within(Duration::from_secs(60)));
@@ -407,7 +407,7 @@ fn many_threads_make_use_and_drop_them() {
             let _ = &dropped;
             ended.fetch_add(n, SeqCst);
         }));
-        // Half of them are dropped by another thread than the one that has made them.
+        // Half of them are dropped by another thread than the one that has created them.
         let (give, take) = mpsc::channel::<Actor<usize>>();
         let take = Arc::new(Mutex::new(take));
         thread::scope(|scope| {
@@ -534,9 +534,9 @@ fn a_system_that_is_dropped_stops_them() {
     assert_eq!((actor.stop_cause(), drops.count()), (Some(StopCause::Requested), 1));
 }
 
-// The drop of the last handle of an idle actor, which has a short way: `Strong::last_gone`.
+// Dropping the last handle of an idle actor, which has a fast path: `Strong::last_gone`.
 
-/// A state that is dropped with what it has to do.
+/// A state that runs a closure when it is dropped.
 struct Then(Option<Box<dyn FnOnce() + Send>>);
 
 impl Then {
@@ -555,7 +555,7 @@ impl Drop for Then {
 
 type Maker<S> = Box<dyn Fn(S) -> Actor<S> + Send>;
 
-/// The ways to make an actor that is dropped in silence.
+/// The ways to create an actor that is dropped without further effect.
 fn makers<S: Send + 'static>() -> Vec<(&'static str, Maker<S>)> {
     let spawner = built(Actor::builder().name("of a spawner"));
     let watched = spawner.clone();
@@ -626,7 +626,7 @@ fn a_state_that_panics_in_its_drop_hurts_nobody() {
         let neighbour = spawner.spawn(1_u32);
         drop(make(Bomb(drops.clone())));
         assert_eq!(drops.count(), 1, "{name}");
-        // This thread is inside of nothing.
+        // This thread is inside no turn.
         let here = thread::current().id();
         assert_eq!(neighbour.with(|_| thread::current().id()), Ok(here));
         neighbour.send(|n| *n += 1).unwrap();
@@ -643,7 +643,7 @@ fn states_that_hold_the_next_go_in_constant_stack() {
             let drops = Drops::default();
             let first = (0..len).fold(None, |next, _| Some(make(Link(next, drops.one()))));
             drop(first);
-            // After a millisecond, others may go on.
+            // After a millisecond, others may continue.
             until(|| drops.count() == len);
             assert_eq!(drops.count(), len, "{name}");
         }
@@ -667,7 +667,7 @@ fn hooks_that_hold_the_next_go_in_constant_stack() {
     });
 }
 
-/// What the hook of a chain's next link holds.
+/// The content of the hook of a chain's next link.
 #[allow(dead_code, reason = "it is held, and dropped")]
 enum Link {
     Spawner(Spawner<u32>),
@@ -713,7 +713,7 @@ fn an_executors_state_is_dropped_by_it() {
     assert_eq!((drops.count(), queue.len()), (0, 1));
     queue.run_until_idle();
     assert_eq!(drops.count(), 1);
-    // Nothing is to be run of one whose state has no drop.
+    // An actor whose state has no drop leaves nothing to run.
     let spawner = built(Actor::builder().executor(queue.handle()));
     drop(spawner.spawn(0_u32));
     assert_eq!(queue.len(), 0);
@@ -755,7 +755,7 @@ fn the_last_handle_goes_as_a_weak_one_does() {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Says what its actors' timers are, in one of the ways there are.
+/// The ways to set the timers of actors.
 type Timed = fn(ActorBuilder<u32>, &VirtualClock, &Timers) -> ActorBuilder<u32>;
 
 #[test]
@@ -781,7 +781,7 @@ fn delayed_messages_of_its_timers() {
     assert_eq!((timers.run_due(), timers.len()), (1, 1));
     all[2].idle().wait().unwrap();
     assert_eq!(sums(), [101, 2, 3]);
-    // An actor that is gone gets nothing, and keeps no service.
+    // An actor that has ended gets no message, and keeps no service.
     all[0].close();
     clock.advance(HOUR);
     timers.run_due();
@@ -804,7 +804,7 @@ impl Handler<Tick> for u32 {
     }
 }
 
-/// The timers that were named last, or those of the clock that was; the same for all its actors.
+/// The timers that were set last, or those of the clock that was; the same for all its actors.
 #[test]
 fn delayed_messages_of_its_clock() {
     must_end(|| {

@@ -1,4 +1,4 @@
-//! Stop: queued messages are given back, each once, and every asker is told.
+//! Stop: queued messages are given back, each once, and every asker gets an answer.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -134,7 +134,7 @@ fn a_parked_mailbox_is_stopped_on_the_spot() {
         .spawn(7)
         .unwrap();
     must_end(move || {
-        // This thread has promised to run it, and is inside a turn: the one that stops it gives all
+        // This thread has deferred it, and is inside a turn: the thread that stops it gives all
         // back.
         in_turn(|| {
             (0..5).for_each(|_| actor.send(|_| unreachable!("stopped")).unwrap());
@@ -212,7 +212,7 @@ fn without_a_hook_what_is_not_run_is_dropped() {
         }
         actor.stop();
     });
-    // What is left when the budget of this thread's list is spent is given back elsewhere.
+    // Messages left when the budget of this thread's list is spent are given back elsewhere.
     until(|| tally.dropped() == 1_000);
     tally.check();
 }

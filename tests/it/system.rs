@@ -1,5 +1,5 @@
-//! A system ends its actors: by shutdown, with a definite answer for everybody who waits, or by its
-//! drop. By a clock that the tests move.
+//! A system ends its actors: by shutdown, with a definite answer for each asker, or by its drop.
+//! With a clock that the tests move.
 
 use std::future::Future;
 use std::sync::atomic::AtomicUsize;
@@ -134,7 +134,7 @@ fn an_actor_that_ends_by_itself_is_forgotten() {
         end(actor);
         assert_eq!(system.actors(), 0);
     }
-    // Neither a hook that panics nor one that is slow to drop its state keeps the place.
+    // Neither a hook that panics nor a state that drops slowly keeps the place.
     drop(system.spawn(Actor::builder().on_end(|_, _| quiet_panic("planned")), 0).unwrap());
     assert_eq!(system.actors(), 0);
     assert_eq!(system.shutdown(Limit::Unlimited).unwrap().ended, 0);
@@ -216,7 +216,7 @@ fn actors_without_a_clock_get_the_systems() {
     });
 }
 
-/// A turn of an actor that belongs to nobody: what it sends before it waits stays with its thread.
+/// A turn of an unrelated actor: messages that it sends before it waits stay with its thread.
 struct Promising {
     go: mpsc::Sender<()>,
     thread: thread::JoinHandle<()>,
@@ -310,7 +310,7 @@ fn no_message_is_run_on_the_calling_thread() {
         let plain = system.actor(0).unwrap();
         let (kept, first) = (plain.clone(), note.clone());
         let promising = Promising::turn(move || kept.send(first).unwrap_or_else(|_| panic!()));
-        // An end hook that runs here sends to another that is nobody's.
+        // An end hook that runs here sends to an unrelated actor.
         let other = Actor::new(0);
         let (ends, ended) = mpsc::channel();
         let sends = system.spawn(
@@ -421,7 +421,7 @@ fn the_caller_is_there_when_the_time_is_over() {
     late(|builder, pool| builder.executor(pool.handle()));
 }
 
-/// What was found waiting takes longer than the limit.
+/// The waiting messages take longer than the limit.
 fn late(plan: fn(turnwise::ActorBuilder<i32>, &ThreadPool) -> turnwise::ActorBuilder<i32>) {
     must_end(move || {
         let (clock, pool) = (VirtualClock::new(), ThreadPool::new().unwrap());
@@ -532,7 +532,7 @@ fn a_refused_builder_is_an_error_to_pass_on() {
         system.actor(std::cell::Cell::new(1))?;
         Ok(())
     }
-    /// What `anyhow::Error: From<E>` asks for.
+    /// The bound of `anyhow::Error: From<E>`.
     fn is_a_good_error<E: std::error::Error + Send + Sync + 'static>(_: &E) {}
     let system = System::new();
     passes_on(&system).unwrap();
@@ -614,7 +614,7 @@ fn what_a_turn_has_promised_is_run_while_it_shuts_a_system_down() {
         let (worker, idle) = (system.actor(0).unwrap(), system.actor(0).unwrap());
         let promised = messages.token();
         let report = Actor::new(()).with(|()| {
-            // This thread promises to run it after the turn.
+            // This thread defers it until after the turn.
             worker.send(move |_| promised.handle()).map_err(|_| ()).unwrap();
             system.shutdown(Limit::Unlimited).unwrap()
         });
@@ -625,7 +625,7 @@ fn what_a_turn_has_promised_is_run_while_it_shuts_a_system_down() {
     });
 }
 
-/// A state whose drop takes its time, by a clock, and says which thread has dropped it.
+/// A state whose drop takes its time, by a clock, and reports the thread of its drop.
 struct Slow(VirtualClock, mpsc::Sender<thread::ThreadId>);
 
 impl Drop for Slow {
@@ -646,7 +646,7 @@ fn ends_that_take_longer_than_the_limit_are_not_waited_for() {
         assert_eq!(report.stopped, 0, "what was idle is not stopped: {report}");
         let ended_on: Vec<_> = (0..100).map(|_| told.recv().unwrap()).collect();
         let here = ended_on.iter().filter(|thread| **thread == thread::current().id()).count();
-        // Others may move the clock on, too, when the first has gone to them.
+        // Other threads may advance the clock, too, when the first has gone to them.
         assert_eq!(here, 5, "it looks at the clock after each");
         assert!(system.shutdown(Limit::Unlimited).unwrap().is_complete());
     });
@@ -658,7 +658,7 @@ fn what_is_stopped_late_is_given_back_elsewhere() {
         let (clock, (tell, told)) = (VirtualClock::new(), mpsc::channel());
         let system = System::with_clock(clock.clone());
         let here = thread::current().id();
-        // Turns that wait, whose futures are dropped when they are cut.
+        // Suspended turns, whose futures are dropped when they are cut.
         let waiting = [(); 20].map(|()| {
             let actor = system.actor(()).unwrap();
             let slow = Slow(clock.clone(), tell.clone());
@@ -709,7 +709,7 @@ fn stages_end_from_last_to_first() {
         let source =
             || stages[2].spawn(Actor::builder().executor(pool.handle()), pass.clone()).unwrap();
         let sources: Vec<_> = (0..10).map(|_| source()).collect();
-        // The pool has nobody to spare before the shutdown has begun.
+        // The pool has no spare thread before the shutdown has begun.
         let (go, wait) = mpsc::channel::<()>();
         let wait = Arc::new(std::sync::Mutex::new(wait));
         for source in &sources {
@@ -808,7 +808,7 @@ fn an_actor_whose_executor_is_gone_is_no_obstacle() {
                 true => Actor::new(()).call(move |()| shut_down()).wait().unwrap(),
                 false => shut_down(),
             };
-            // Outside of turns, the drop of the queue has ended the one with a message.
+            // Outside of turns, dropping the queue has ended the one with a message.
             let ended = 2 + usize::from(inside);
             assert_eq!((report.ended, report.is_complete()), (ended, true), "{report}");
             assert_eq!(busy.stop_cause(), Some(StopCause::ExecutorGone));
@@ -902,7 +902,7 @@ fn a_dropped_future_leaves_the_system_closed() {
     });
 }
 
-/// A waker that says whether the thread that wakes it unwinds.
+/// A waker that records whether the thread that wakes it unwinds.
 struct Unwinding(mpsc::Sender<bool>);
 
 impl std::task::Wake for Unwinding {
@@ -928,7 +928,7 @@ fn who_waits_is_woken_after_the_panic_of_an_end_hook() {
     assert!(closing.as_mut().poll(&mut cx).is_ready());
 }
 
-/// An end hook that waits for a thread which waits for another member to end.
+/// An end hook that waits for a thread that waits for another member to end.
 #[test]
 fn all_are_closed_before_the_first_one_ends() {
     type End = fn(System);
@@ -950,7 +950,7 @@ fn all_are_closed_before_the_first_one_ends() {
     }
 }
 
-/// A system that has ended has actors that have ended, as they say themselves.
+/// The actors of a system that has ended report that they have ended.
 #[test]
 fn actors_of_a_complete_shutdown_are_idle() {
     let pool = ThreadPool::builder().threads(2).build().unwrap();

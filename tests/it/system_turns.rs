@@ -1,5 +1,6 @@
 //! A system that is shut down from anywhere: inside turns, hooks, wakers and drops, by several at
-//! once. A wait that could never end is refused. What could hang runs in a process of its own.
+//! once. A wait that could never end is refused. Tests that could hang run in a process of their
+//! own.
 
 use std::future::Future;
 use std::pin::pin;
@@ -71,8 +72,8 @@ fn a_shutdown_in_a_turn_leaves_its_place() {
 
 type Outcome = Result<ShutdownReport, Reason>;
 
-/// Each of these actors shuts a system down in a turn; all are inside before the first does. The
-/// outcomes, in order.
+/// Each of these actors shuts a system down in a turn; all are inside before the first does.
+/// Returns the outcomes, in order.
 fn shut_down_in_turns(calls: Vec<(Actor<()>, System)>, limit: Limit) -> Vec<Outcome> {
     let all_inside = Arc::new(Barrier::new(calls.len()));
     let asked = calls.into_iter().map(|(actor, system)| {
@@ -95,7 +96,7 @@ fn named(system: &System, name: &str, pool: Option<&ThreadPool>) -> Actor<()> {
     }
 }
 
-/// The circle that was refused.
+/// Returns the circle that was refused.
 fn circle(outcome: &Outcome) -> &[String] {
     let Err(Reason::Deadlock(cycle)) = outcome else { panic!("{outcome:?}") };
     cycle.actors()
@@ -162,7 +163,7 @@ fn a_member_and_another_thread_may_shut_down() {
                 let asking = scope.spawn(move || {
                     turn.pass();
                     let turn = move |(): &mut ()| inside.shutdown(Limit::Unlimited);
-                    // The question may be refused.
+                    // The request may be refused.
                     if let Ok(outcome) = member.call(turn).wait() {
                         assert_eq!(circle(&outcome), ["member"]);
                     }
@@ -234,7 +235,7 @@ fn a_shutdown_and_a_call_that_wait_for_each_other_are_found() {
             begins.recv().unwrap();
             let (first, second) = if shuts_first { (go, call) } else { (call, go) };
             drop(first);
-            // Whichever is first sleeps now; the shutdown has the shorter limit, and is refused.
+            // The first one sleeps now; the shutdown has the shorter limit, and is refused.
             until(|| clock.parks.load(SeqCst) > 0);
             drop(second);
             assert_eq!(circle(&shuts.join().unwrap()), ["other", "member"]);
@@ -306,7 +307,7 @@ fn a_ring_is_seen_though_another_call_has_gone() {
         let mut calls = Vec::new();
         for (i, (go, thread)) in turns.into_iter().enumerate() {
             if i == 3 {
-                // One that has nothing to do with the ring comes and goes, before it is closed.
+                // An unrelated shutdown comes and goes before the ring is closed.
                 let other = Actor::new(()).with(|()| System::new().shutdown(Limit::Unlimited));
                 assert_eq!(other.unwrap(), Ok(ShutdownReport::default()));
             }
@@ -468,7 +469,7 @@ fn a_waker_may_shut_down_what_it_is_not_inside_of() {
     });
 }
 
-/// A clock that does what the test says at the call that it says.
+/// A clock that runs an action at a chosen call.
 struct Eventful {
     calls: AtomicUsize,
     parks: AtomicUsize,
@@ -493,7 +494,7 @@ impl Eventful {
         })
     }
 
-    /// From now on, at so many calls.
+    /// Runs the action at this number of calls from now on.
     fn at(&self, calls: usize) {
         self.at.store(self.calls.load(SeqCst) + calls, SeqCst);
     }
@@ -507,7 +508,7 @@ impl Clock for Eventful {
         MonotonicClock.now()
     }
 
-    /// No wake-up is missed, for none comes by itself.
+    /// Wake-ups never come by themselves, so that a missed one shows.
     fn park_until(&self, _: Duration) {
         self.parks.fetch_add(1, SeqCst);
         thread::park();
@@ -553,7 +554,7 @@ fn a_clock_that_panics_leaves_a_system_that_ends() {
 #[test]
 fn an_end_after_the_look_is_not_missed() {
     in_child("an_end_after_the_look_is_not_missed", PATIENCE, || {
-        // The last member ends while the clock is asked, which is after the look and before the
+        // The last member ends while the clock is read, which is after the look and before the
         // sleep.
         for at in 1..4 {
             let system = Arc::new(std::sync::OnceLock::<System>::new());
@@ -590,7 +591,7 @@ fn the_last_of_many_ends_is_not_missed() {
         let pool = pool(1);
         for round in 0..size(2_000, 20_000) {
             let system = System::new();
-            // They end one after the other; who waits is woken by many, and the last one counts.
+            // They end one after the other; a waiter is woken by many, and the last one counts.
             let spawn = |_| system.spawn(Actor::builder().executor(pool.handle()), 0).unwrap();
             let members: Vec<_> = (0..16).map(spawn).collect();
             let report = match round % 2 {
@@ -667,7 +668,7 @@ fn an_end_between_two_looks_of_a_poll_is_seen() {
         let mut closing = Box::pin(system.shutdown_async());
         assert!(closing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         drop(waker);
-        // The one waker that is left is dropped by the next poll, which has looked before.
+        // The next poll drops the one remaining waker, and has looked before.
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let Poll::Ready(report) = closing.as_mut().poll(&mut cx) else { panic!("it has ended") };
         assert_eq!(report.map(|report| (report.ended, report.is_complete())), Ok((1, true)));
@@ -748,14 +749,14 @@ fn a_chain_of_systems_in_states_ends_on_a_small_stack() {
             handles.push(system.actor(state).unwrap());
         }
         drop(next);
-        // After a millisecond others go on with it.
+        // After a millisecond others continue with it.
         until(|| handles.iter().all(Actor::is_closed));
         last
     });
     assert!(last.is_closed());
 }
 
-/// Keeps itself going.
+/// Keeps itself alive.
 struct KeepsItself(#[allow(dead_code, reason = "it is dropped")] Option<Actor<KeepsItself>>);
 
 #[test]

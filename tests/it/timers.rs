@@ -42,7 +42,7 @@ impl Random {
 
 // Against a model.
 
-/// What is done from outside, or by a function when it fires. Timers are meant modulo their number.
+/// An act from outside, or of a function when it fires. Timers are meant modulo their number.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Nothing,
@@ -52,18 +52,18 @@ enum Step {
     Advance(u64),
 }
 
-/// More timers than this are not armed: functions could arm for ever.
+/// The maximum number of armed timers: functions could arm for ever.
 const MOST: usize = 200;
 
-/// The real thing.
+/// The real timers.
 #[derive(Default)]
 struct World {
     timers: OnceLock<Timers>,
     clock: VirtualClock,
-    /// What each timer does when it fires.
+    /// The act of each timer when it fires.
     scripts: Vec<Step>,
     armed: Mutex<Vec<Timer>>,
-    /// What fired, and the answers of cancel and reset.
+    /// The timers that fired, and the answers of cancel and reset.
     log: Mutex<Vec<(usize, bool)>>,
 }
 
@@ -94,12 +94,12 @@ impl World {
     }
 }
 
-/// The same by a list that is searched.
+/// A model of the timers: a list that is searched.
 #[derive(Default)]
 struct Model {
     now: u64,
     number: u64,
-    /// When due, which arming it was, which timer it is.
+    /// The due time, the number of the arming, and the timer.
     armed: Vec<(u64, u64, usize)>,
     ids: usize,
     scripts: Vec<Step>,
@@ -330,7 +330,7 @@ fn beyond_the_clock_never_fires() {
 
 // Periodic timers.
 
-/// A periodic timer whose ticks are written down.
+/// A periodic timer whose ticks are recorded.
 fn ticking(timers: &Timers, every: Every) -> (Timer, Arc<Mutex<Vec<Tick>>>) {
     let ticks = Arc::new(Mutex::new(Vec::new()));
     let theirs = ticks.clone();
@@ -542,7 +542,7 @@ fn own(timers: &Timers) -> (Owned, mpsc::Sender<()>, mpsc::Receiver<()>) {
     (Arc::new(Mutex::new(Some(timers.clone()))), tell, told)
 }
 
-/// A clock that is counted.
+/// A clock that counts its reads.
 #[derive(Clone, Debug)]
 struct Counted(VirtualClock, Arc<()>);
 
@@ -574,7 +574,7 @@ fn the_thread_ends_with_the_last_clone() {
     }
 }
 
-/// A clock that panics as long as it is told to.
+/// A clock that panics while it is armed.
 #[derive(Clone, Debug, Default)]
 struct Broken(VirtualClock, Arc<AtomicBool>);
 
@@ -659,7 +659,7 @@ fn two_runners_and_a_canceller_of_ticks() {
                 assert!(!inside.swap(true, SeqCst), "two calls at a time");
                 ticks.fetch_add(1, SeqCst);
                 inside.store(false, SeqCst);
-                // A call that has begun may end after the cancelling.
+                // A call that has begun may end after the cancel.
                 let _ = &theirs;
             };
             let timer = timers.every(Every::step(millis(1)), function).unwrap();
@@ -779,7 +779,7 @@ fn sleep_in_tasks_of_tokio() {
 
 // Messages.
 
-/// What has come.
+/// The messages that have come.
 #[derive(Default)]
 struct Mail(Vec<u32>);
 
@@ -838,7 +838,7 @@ fn a_message_to_nobody_is_counted() {
     assert_eq!(Arc::strong_count(&token), 1);
 }
 
-/// A message that does not like to be dropped.
+/// A message whose drop panics.
 #[derive(Clone)]
 struct Touchy;
 
@@ -935,7 +935,7 @@ fn the_clock_of_an_actor_or_its_system() {
         (0..3).for_each(|_| told.recv().unwrap());
         drop(cancelled);
         until(|| clock.0.sleepers() == 0 && Arc::strong_count(&clock.1) == idle);
-        // And again.
+        // The same again.
         let tell = tell.clone();
         alone.send_after(SECOND, move |_| tell.send(()).unwrap()).forget();
         clock.0.advance(SECOND);
@@ -955,7 +955,7 @@ fn a_chain_of_services_ends_in_constant_stack() {
             for _ in 0..size(20_000, 100_000) {
                 let timers = Timers::by_hand(clock.clone());
                 let before = std::mem::replace(&mut next, timers.clone());
-                // What holds its last clone.
+                // An object that holds its last clone.
                 let held: Box<dyn Any + Send> = match asleep {
                     false => Box::new(before),
                     true => Box::new(before.sleep(SECOND)),
@@ -1004,9 +1004,9 @@ fn the_service_of_a_clock_is_found_in_the_same_time_however_many_there_are() {
         .collect();
     let last = times.split_off(95).into_iter().min().unwrap();
     let first = times.into_iter().take(5).max().unwrap();
-    // A walk through all of them makes that some twenty times.
+    // A walk through all of them takes some twenty times as long.
     assert!(last < 6 * first, "{last:?} with 30,000 of them, {first:?} with 1,500");
-    // And those that have gone are forgotten.
+    // Actors that have ended are forgotten.
     drop(kept);
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
     let (timers, again) = (Timers::of(&clock), Timers::of(&clock));

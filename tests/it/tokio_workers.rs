@@ -1,5 +1,5 @@
-//! A task of tokio's that blocks: another thread takes over the place of its worker, and runs what
-//! it waits for.
+//! A tokio task that blocks: another thread takes over the place of its worker, and runs the work
+//! for which it waits.
 
 use std::sync::mpsc;
 use std::thread;
@@ -13,12 +13,12 @@ use turnwise::Reason::WouldBlock;
 use turnwise::executor::{DrainQueue, Tokio};
 use turnwise::{Actor, Drain, Executor, Limit, Overflow, System, WaitError, blocking};
 
-/// A runtime of as many workers.
+/// A runtime of this many workers.
 fn runtime(workers: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(workers).build().unwrap()
 }
 
-/// Runs it as the one task of a runtime, and returns its result.
+/// Runs a closure as the one task of a runtime, and returns its result.
 fn in_task<R: Send + 'static>(workers: usize, task: impl FnOnce() -> R + Send + 'static) -> R {
     must_end(move || {
         let runtime = runtime(workers);
@@ -30,7 +30,7 @@ fn actor(executor: impl Executor + 'static) -> Actor<i32> {
     Actor::builder().executor(executor).spawn(1).unwrap()
 }
 
-/// The waits that block. True if the actor has handled what was sent.
+/// The waits that block. They return true if the actor has handled the message.
 const WAITS: [fn(&Actor<i32>) -> bool; 4] = [
     |b| b.call(|n| *n).wait().is_ok(),
     |b| b.with(|n| *n).is_ok(),
@@ -47,7 +47,7 @@ const WAITS: [fn(&Actor<i32>) -> bool; 4] = [
     },
 ];
 
-/// Waits in each way, in a task and in a turn of a task's.
+/// Waits in each way, in a task and in a turn of a task.
 fn each_wait(made: fn() -> Actor<i32>, handles: bool) {
     for (wait, workers) in WAITS.iter().flat_map(|wait| [(wait, 1), (wait, 2)]) {
         assert_eq!(in_task(workers, move || wait(&made())), handles);
@@ -81,7 +81,7 @@ fn for_an_actor_whose_queue_is_gone() {
     each_wait(|| actor(DrainQueue::new().handle()), false);
 }
 
-/// What an executor leaves in the slot of its worker while the list of a turn is closed.
+/// Drains that an executor leaves in the slot of its worker while the list of a turn is closed.
 #[test]
 fn for_an_actor_that_is_handed_over_at_the_last_moment() {
     in_task(2, || {
@@ -98,7 +98,8 @@ fn for_an_actor_that_is_handed_over_at_the_last_moment() {
     });
 }
 
-/// What the worker had queued before it blocked is run, not only what it waits for.
+/// All work that the worker had queued before it blocked is run, not only the work for which it
+/// waits.
 #[test]
 fn beside_other_tasks_of_its_worker() {
     for workers in [1, 2] {
@@ -115,7 +116,7 @@ fn beside_other_tasks_of_its_worker() {
     }
 }
 
-/// The threads of a runtime that are no workers keep their places.
+/// The threads of a runtime that are not workers keep their places.
 #[test]
 fn outside_of_its_workers() {
     let wait = || WAITS.iter().all(|wait| wait(&actor(Tokio::new(Handle::current()))));
@@ -157,7 +158,7 @@ fn while_its_runtime_ends() {
     });
 }
 
-/// In a runtime of one thread, what is waited for would run on this very thread.
+/// In a runtime of one thread, the work for which it waits would run on this very thread.
 #[test]
 fn in_a_runtime_of_one_thread_is_refused() {
     let alone = || Builder::new_current_thread().build().unwrap();
@@ -188,7 +189,7 @@ fn in_a_runtime_of_one_thread_is_refused() {
             let (_, reason) = full.waiting().send(|_| {}).wait().unwrap_err().into_parts();
             assert_eq!(reason, WouldBlock);
         });
-        // What was sent runs when the thread does not block.
+        // The message runs when the thread does not block.
         let asked = runtime.block_on(async { busy().call(|n| *n).await });
         assert_eq!(asked, Ok(1));
     });

@@ -69,7 +69,7 @@ fn busy_actor_gives_it_back() {
     });
 }
 
-/// Nobody runs it, and it is not idle: a message waits.
+/// It has no owner, and is not idle: a message waits.
 #[test]
 fn pending_actor_is_busy() {
     let log = Actor::new(vec![]);
@@ -82,7 +82,7 @@ fn pending_actor_is_busy() {
     assert_eq!(log.try_with(|log| log.clone()).unwrap(), [1]);
 }
 
-/// Its entry is in the list of a thread that is busy, but another thread has run what waited.
+/// Its entry is in the list of a busy thread, but another thread has run the waiting messages.
 #[test]
 fn stale_entry_is_no_work() {
     must_end(|| {
@@ -115,7 +115,7 @@ fn own_turn_gives_it_back() {
     assert_eq!(a.with(|n| *n), Ok(1));
 }
 
-/// What it sends is run after it; inside a turn, after that.
+/// Messages that it sends run after it; inside a turn, after that.
 #[test]
 fn sends_inside_it_run_after_it() {
     let (log, other) = (tireless(vec![]), tireless(()));
@@ -186,7 +186,7 @@ fn panic_in_it() {
         assert_eq!(reason(&stopped), Some(panicked("oops")));
     }
     assert_eq!((told.load(SeqCst), hooks.load(SeqCst)), (6, 3 + 2));
-    // Inside a turn, the outer one goes on.
+    // Inside a turn, the outer one continues.
     let inner = Actor::new(1);
     in_turn(|| attempt(&inner));
     assert_eq!(inner.stop_cause(), Some(StopCause::Panicked("oops".into())));
@@ -217,7 +217,7 @@ fn closed_and_stopped_actors_give_it_back() {
     assert!(closing.is_idle() && stopping.is_idle());
 }
 
-/// The end comes after the turn in which it was asked for, on the same thread.
+/// The end comes after the turn that asked for it, on the same thread.
 #[test]
 fn it_may_end_its_actor() {
     for hooked in [false, true] {
@@ -241,7 +241,7 @@ fn it_may_end_its_actor() {
     }
 }
 
-/// Its turns run in the executor and nowhere else: this thread is somewhere else, always.
+/// Its turns run in the executor and nowhere else: this thread is never there.
 #[test]
 fn executor_alone_runs_its_actor() {
     let pool = ThreadPool::builder().threads(1).build().unwrap();
@@ -274,7 +274,7 @@ fn capacity_does_not_matter() {
     });
 }
 
-/// Whoever waits for room when it begins is let in.
+/// Waiters for room are admitted when it begins.
 #[test]
 fn sender_that_waits_for_room_gets_it() {
     must_end(|| {
@@ -322,7 +322,7 @@ fn waits_for_idle_see_it_end() {
     });
 }
 
-/// It is a batch of its own; what it sends to its own actor is the next one.
+/// It is a batch of its own; messages that it sends to its own actor are the next one.
 #[test]
 fn hooks_of_a_batch_are_around_it() {
     let log = Arc::new(Mutex::new(vec![]));
@@ -397,7 +397,7 @@ fn actors_of_a_spawner() {
     assert_eq!(plain.try_with(|n| *n).ok(), Some(1));
 }
 
-/// Of those that try an idle actor at the same time, at least one runs.
+/// Of several threads that try an idle actor at the same time, at least one runs.
 #[test]
 fn one_of_many_runs() {
     const THREADS: usize = 4;

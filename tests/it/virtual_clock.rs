@@ -1,5 +1,5 @@
-//! Timed waits on a clock that stands still until it is moved: no test here sleeps, and none looks
-//! at the time.
+//! Timed waits on a clock that stands still until it is moved: no test here sleeps, and none reads
+//! the time.
 
 use std::sync::mpsc;
 use std::thread;
@@ -68,8 +68,7 @@ fn a_wait_that_is_over_leaves_the_clock() {
     });
 }
 
-/// Row L4: limits are measured where the waiting is done, and no worker has to be free for them to
-/// end.
+/// Row L4: limits are measured on the waiting thread, and no worker has to be free for them to end.
 #[test]
 fn timed_waits_end_while_the_only_worker_is_busy() {
     must_end(|| {
@@ -93,7 +92,7 @@ fn timed_waits_end_while_the_only_worker_is_busy() {
         })
         .unwrap();
         running.recv().unwrap();
-        // From now on nothing runs on the worker.
+        // Nothing runs on the worker from now on.
         let waiting = (1..=20_u32).map(|n| {
             let (busy, other) = (busy.clone(), other.clone());
             thread::spawn(move || match n % 2 {

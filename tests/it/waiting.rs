@@ -238,7 +238,7 @@ fn a_poll_in_a_turn_hands_off_what_nobody_runs() {
                 ran_on.push(here());
                 ran_on.clone()
             });
-            // They are run, though this turn goes on: maybe already while it is polled.
+            // They are run, although this turn goes on: maybe already while it is polled.
             let ran_on = match poll_once(&mut reply) {
                 Poll::Ready(answer) => answer.unwrap(),
                 Poll::Pending => {
@@ -259,7 +259,7 @@ fn a_promise_polled_in_a_turn_is_kept_meanwhile() {
         let answer = in_turn(|| {
             let (promise, reply) = promise();
             keeper.send(move |()| promise.keep(5)).unwrap();
-            // This turn waits for what it has sent, as a task.
+            // This turn waits for its own message, as a task.
             block_on(reply)
         });
         assert_eq!(answer, Ok(5));
@@ -312,7 +312,7 @@ fn cancelling_under_fire_runs_a_question_or_drops_it() {
             scope.spawn(|| {
                 for _ in 0..rounds {
                     gate.pass();
-                    // Takes over what the other one has left in its turn.
+                    // Takes over the messages that the other one has left in its turn.
                     actor.send(|_| ()).unwrap();
                     gate.pass();
                 }
@@ -390,7 +390,7 @@ fn waiting_for_oneself_fails_at_once() {
             Poll::Ready(Err(own)),
         );
         assert_eq!(answers.unwrap(), expected);
-        // The questions stayed in the mailbox, and were run.
+        // The requests stayed in the mailbox, and were run.
         assert!(actor.is_idle());
     });
 }
@@ -410,7 +410,7 @@ fn waiting_for_idle_runs_what_nobody_runs() {
     must_end(|| {
         let actor = Actor::new(Vec::new());
         actor.idle().wait().unwrap();
-        // This thread has promised to run it, and is inside a turn.
+        // This thread has deferred it, and is inside a turn.
         in_turn(|| {
             (0..5).for_each(|_| actor.send(|ran_on| ran_on.push(here())).unwrap());
             let waiter = thread::scope(|scope| {
@@ -545,7 +545,7 @@ fn waiting_under_fire_always_ends() {
     });
 }
 
-// THE RULE: an actor with an executor is run by its executor, and by nobody else.
+// The rule: an actor with an executor is run by its executor, and by no other thread.
 
 #[test]
 fn no_caller_runs_an_actor_that_has_an_executor() {
@@ -624,7 +624,7 @@ fn waiting_callers_sleep_until_the_executor_is_done() {
     });
 }
 
-// An actor that is fed without an end keeps no caller, whoever runs it.
+// An actor that is fed without an end keeps no caller, whatever thread runs it.
 #[test]
 fn callers_leave_a_flood_when_their_time_is_over() {
     must_end(|| {

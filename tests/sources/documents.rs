@@ -1,9 +1,9 @@
-//! Pictures of the documents agree with what they are drawn from.
+//! Pictures of the documents agree with their data.
 //!
 //! - `docs/charts/actors.svg` is drawn from the table "Programs of actors" of
 //!   `docs/performance.md`;
-//! - each `docs/charts/NAME.md` is `NAME.svg` as a link that needs no file beside it: rustdoc's
-//!   pages have none.
+//! - each `docs/charts/NAME.md` is `NAME.svg` as a link that needs no file beside it, because
+//!   rustdoc's pages have none.
 //!
 //! `BLESS=1 cargo test --all-features --test sources` writes them again.
 
@@ -15,7 +15,7 @@ fn charts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/charts")
 }
 
-/// Fails if the file is not what it should be; with `BLESS`, makes it so.
+/// Fails if the file has other content; with `BLESS`, writes it.
 fn expect(file: &Path, content: &str) {
     if env::var_os("BLESS").is_some() {
         return fs::write(file, content).unwrap();
@@ -24,14 +24,14 @@ fn expect(file: &Path, content: &str) {
     assert!(found == content, "{} is out of date: run with BLESS=1", file.display());
 }
 
-/// What was measured, against whom, and our time to the rival's.
+/// A work, its rival, and the time of turnwise as a ratio to the rival's.
 struct Row {
     work: String,
     rival: String,
     ratio: f64,
 }
 
-/// The rows of the table, the greatest ratio first.
+/// Returns the rows of the table, the greatest ratio first.
 fn rows() -> Vec<Row> {
     let document = fs::read_to_string(charts().join("../performance.md")).unwrap();
     let (_, section) = document.split_once("\n## Programs of actors\n").unwrap();
@@ -53,8 +53,8 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// A bar for each row: orange where the rival wins, green where it is slower. Tones in the middle,
-/// and no background: the picture is read on white and on black.
+/// Draws a bar for each row: orange where the rival wins, green where it is slower. Medium tones,
+/// and no background, because the picture is read on white and on black.
 fn draw(rows: &[Row]) -> String {
     const LEFT: i32 = 330;
     const LINE: i32 = 20;
@@ -90,7 +90,7 @@ fn draw(rows: &[Row]) -> String {
     svg
 }
 
-/// The picture as a link's target.
+/// Returns the picture as a link's target.
 fn data_uri(svg: &str) -> String {
     let mut uri = String::from("data:image/svg+xml,");
     for byte in svg.bytes() {

@@ -10,17 +10,17 @@ struct Chapter {
 }
 
 impl Chapter {
-    /// Number and name, as in "03. Asking".
+    /// Returns number and name, as in "03. Asking".
     fn title(&self) -> &str {
         self.text.lines().next().unwrap().trim_start_matches("# ")
     }
 
-    /// What leads to it, as in `[03. Asking](crate::guide::asking)`.
+    /// Returns the link to it, as in `[03. Asking](crate::guide::asking)`.
     fn link(&self) -> String {
         format!("[{}](crate::guide::{})", self.title(), self.module)
     }
 
-    /// The samples in Rust.
+    /// Returns the samples in Rust.
     fn samples(&self) -> impl Iterator<Item = &str> {
         let fenced = self.text.split("```").skip(1).step_by(2);
         fenced.filter_map(|sample| {
@@ -30,7 +30,7 @@ impl Chapter {
     }
 }
 
-/// The names of chapters that a text refers to by a number, with that.
+/// Returns the chapter names that a text refers to by a number, with that number.
 fn references<'a>(text: &'a str, link: &'static str) -> impl Iterator<Item = (usize, &'a str)> {
     text.match_indices(link).filter_map(move |(at, _)| {
         let number = text.get(at - 2..at)?.parse().ok()?;
@@ -40,7 +40,8 @@ fn references<'a>(text: &'a str, link: &'static str) -> impl Iterator<Item = (us
     })
 }
 
-/// The chapters of a package's guide, in the order of its module `guide`, and the text of that.
+/// Returns the chapters of a package's guide, in the order of its module `guide`, and that module's
+/// text.
 fn guide(package: &str) -> (Vec<Chapter>, String) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("src");
     let contents = fs::read_to_string(sources.join("guide.rs")).unwrap();
@@ -59,7 +60,7 @@ fn guide(package: &str) -> (Vec<Chapter>, String) {
             text += &fence;
             text += "\n";
         } else if let Some(module) = part("pub mod ", " {}") {
-            // Other documents may stand beside the chapters.
+            // Other documents may lie beside the chapters.
             if file.starts_with(|first: char| first.is_ascii_digit()) {
                 chapters.push(Chapter { file, module, text });
             }
@@ -69,7 +70,7 @@ fn guide(package: &str) -> (Vec<Chapter>, String) {
     (chapters, contents)
 }
 
-/// The packages that have a guide, and how many chapters it has.
+/// The packages that have a guide, and its number of chapters.
 const GUIDES: [(&str, usize); 2] = [("", 20), ("crates/turnwise-locks", 5)];
 
 #[test]
@@ -112,7 +113,7 @@ fn samples_of_the_guides_are_whole() {
             for (at, sample) in chapter.samples().enumerate() {
                 let place = format!("{}, sample {}", chapter.file, at + 1);
                 assert!(sample.contains("fn main()"), "{place} has no `main`");
-                // What rustdoc hides, others show.
+                // Lines that rustdoc hides, other viewers show.
                 let hidden = sample.lines().find(|line| *line == "#" || line.starts_with("# "));
                 assert_eq!(hidden, None, "{place}");
             }

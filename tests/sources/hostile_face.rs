@@ -1,10 +1,10 @@
-//! The hostile programs call every public function: `docs/public-api.txt` says which there are.
+//! The hostile programs call every public function of `docs/public-api.txt`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// What a value of a type is called in the programs.
+/// The names of a type's values in the programs.
 const NAMES: &[(&str, &[&str])] = &[
     ("AbortHandle", &["handle", "abort"]),
     ("Actor", &["actor", "first()", "other", "runner", "runner()", "same"]),
@@ -58,7 +58,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("Withdrawn", &["message", "order", "back"]),
 ];
 
-/// What they do not call, and why.
+/// The functions that they do not call, with reasons.
 const NOT_CALLED: &[(&str, &str)] = &[
     ("ActorBuilder::traced", "the feature `tracing` is off here; `tests/traced/spans.rs` has it"),
     ("Clock::identity", "hidden: clocks of the crate's own say which one they are by it"),
@@ -69,7 +69,7 @@ const NOT_CALLED: &[(&str, &str)] = &[
     ("ThreadPool::new", "as its builder, with threads that have no name to be known by"),
 ];
 
-/// The sources without comments and blanks.
+/// Returns the sources without comments and blanks.
 fn sources(folder: &Path) -> String {
     let files = fs::read_dir(folder).expect("there are sources");
     let mut all = String::new();
@@ -98,7 +98,7 @@ fn the_programs_call_every_public_function() {
         if words[..at].iter().all(|word| ["const", "async", "unsafe"].contains(word)) {
             let path = words[at + 1].split(['<', '(']).next().unwrap_or_default();
             let path = path.trim_start_matches("turnwise::");
-            // What stands before a type, or before a function by itself, are modules.
+            // The parts before a type, or before a free function, are modules.
             let mut parts: Vec<_> = path.split("::").collect();
             let of = parts.iter().position(|part| part.starts_with(char::is_uppercase));
             let modules = of.unwrap_or(parts.len() - 1);

@@ -1,15 +1,15 @@
-//! Which file may name which: the floors of the crate, each of which knows those below it alone, and
-//! no large circle of files within a floor, or in `turnwise-redis`.
+//! The floors of the crate: a file names files of its own floor and those below alone. There is no
+//! large circle of files within a floor, or in `turnwise-redis`.
 //!
 //! A file names another by a path that begins with `crate`, `super` or `self`, in a `use` or
-//! elsewhere, through however many re-exports. A re-export itself is no use. Tests inside of the
+//! elsewhere, through any number of re-exports. A re-export itself is no use. Tests inside the
 //! files are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// From below. Folders of one row may name each other.
+/// The floors, from below. Folders of one row may name each other.
 const FLOORS: &[&[&str]] = &[
     &["sync"],
     &["panic"],
@@ -28,10 +28,10 @@ const FLOORS: &[&[&str]] = &[
     &["actor"],
 ];
 
-/// Text alone.
+/// Folders that contain text alone.
 const NO_CODE: &[&str] = &["guide"];
 
-/// The most files that may name each other in a circle.
+/// The maximum number of files that may name each other in a circle.
 const LARGEST_CIRCLE: usize = 4;
 
 type Module = Vec<String>;
@@ -50,7 +50,7 @@ impl Token {
     }
 }
 
-/// The tokens of a file, without comments and literals.
+/// Returns the tokens of a file, without comments and literals.
 fn tokens(text: &str) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let at = |i: usize| chars.get(i).copied().unwrap_or('\0');
@@ -99,21 +99,21 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// What a file names, and what it gives other names to.
+/// The files that a file names, and the names that it re-exports.
 #[derive(Default)]
 struct Names {
     used: BTreeSet<Module>,
     given: BTreeMap<String, Module>,
 }
 
-/// The paths of a `use`, from after that word on; and where it ends.
+/// Reads the paths of a `use`, from after that word on; returns where it ends.
 fn use_tree(tokens: &[Token], mut i: usize, before: &[String], to: &mut Vec<Module>) -> usize {
     let mut path = before.to_vec();
     loop {
         match &tokens[i] {
             Token::Name(name) if name == "as" => {
                 let Token::Name(name) = &tokens[i + 1] else { panic!("a name after `as`") };
-                // By which it is known here; the last of a path says so.
+                // Its local name; the last part of a path gives it.
                 path.push(format!("as {name}"));
                 i += 2;
             }
@@ -146,7 +146,7 @@ fn use_tree(tokens: &[Token], mut i: usize, before: &[String], to: &mut Vec<Modu
 fn names(text: &str) -> Names {
     let tokens = tokens(text);
     let mut names = Names::default();
-    // Modules inside of the file, each by the depth of its braces.
+    // Modules inside the file, each by the depth of its braces.
     let (mut depth, mut inside) = (0, Vec::<usize>::new());
     let mut i = 0;
     let mut public = false;
@@ -177,7 +177,7 @@ fn names(text: &str) -> Names {
             continue;
         }
         let outer = inside.len();
-        // `super` in a module inside of the file may be the file.
+        // `super` in a module inside the file may be the file.
         let from_here = |mut path: Module| {
             if path[0] == "super" {
                 let up = path.iter().take_while(|name| *name == "super").count();
@@ -263,7 +263,7 @@ impl Sources {
         Sources(files.into_iter().map(|(file, text)| (module(&file), names(&text))).collect())
     }
 
-    /// Those of a package, whose programs are other crates.
+    /// Reads the files of a package, whose programs are other crates.
     fn shipped(package: &str) -> Self {
         fn walk(folder: &Path, name: &str, files: &mut Vec<(String, String)>) {
             for entry in fs::read_dir(folder).unwrap() {
@@ -284,7 +284,7 @@ impl Sources {
         Sources::of(files)
     }
 
-    /// The file in which what a path of that module leads to is said.
+    /// Returns the file that defines what a path of that module leads to.
     fn leads_to(&self, from: &Module, path: &[String]) -> Option<&Module> {
         let (mut at, mut rest) = (from.clone(), path);
         match path[0].as_str() {
@@ -315,13 +315,13 @@ impl Sources {
         }
         let (module, names) = self.0.get_key_value(&at)?;
         match rest.first().and_then(|name| names.given.get(name)) {
-            // What it has from elsewhere.
+            // A name from elsewhere.
             Some(given) if *module != *from => self.leads_to(module, given).or(Some(module)),
             _ => Some(module),
         }
     }
 
-    /// Which file names which.
+    /// Returns the names of files by file.
     fn arrows(&self) -> BTreeMap<&Module, BTreeSet<&Module>> {
         let arrows = |(from, names): (&_, &Names)| {
             let to = names.used.iter().filter_map(|path| self.leads_to(from, path));
@@ -331,7 +331,7 @@ impl Sources {
         code.map(|(module, names)| (module, arrows((module, names)))).collect()
     }
 
-    /// The arrows that run up, and files that no floor has.
+    /// Returns the arrows that run up, and files without a floor.
     fn up(&self) -> Vec<String> {
         let floor =
             |module: &Module| FLOORS.iter().position(|row| row.contains(&module[0].as_str()));
@@ -353,7 +353,7 @@ impl Sources {
         wrong
     }
 
-    /// Files that name each other, in circles: each file's whole one.
+    /// Returns files that name each other, in circles: each file's whole one.
     fn circles(&self) -> BTreeSet<Vec<String>> {
         let arrows = self.arrows();
         fn reached<'a>(
@@ -391,7 +391,7 @@ fn no_circle_of_files_is_large() {
     }
 }
 
-/// What the checks are worth: sources that break the rules.
+/// Tests the checks with sources that break the rules.
 #[test]
 fn what_is_wrong_is_seen() {
     fn sources(files: &[(&str, &str)]) -> Sources {
@@ -415,12 +415,12 @@ fn what_is_wrong_is_seen() {
     assert_eq!(wrong(&all), ["sync names cell::turn"]);
     let inner = ("sync.rs", "mod a { use super::B; }");
     assert!(wrong(&[&[inner][..], &cell].concat()).is_empty());
-    // What is no code, or a test.
+    // Comments, literals and tests.
     let text = "// crate::cell::turn\nconst A: &str = \"crate::cell::turn\";\n\
         #[cfg(test)]\nmod tests { use crate::cell::turn; }\n";
     assert!(wrong(&[&[("panic.rs", text)][..], &cell].concat()).is_empty());
     assert_eq!(wrong(&[("attic.rs", "")]), ["attic is on no floor"]);
-    // Circles: of three, by a facade; one that a facade only gives names to is none.
+    // Circles: of three, by a facade; one that a facade only re-exports is none.
     let facade = ("cell/mod.rs", "pub(crate) use a::A; pub(crate) use b::B;");
     let a = ("cell/a.rs", "use super::B;");
     let b = ("cell/b.rs", "fn f(_: super::c::C) {}");

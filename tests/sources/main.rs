@@ -1,6 +1,7 @@
-//! What is read and not run: sources, documents and lists agree with each other.
+//! Checks of texts: sources, documents and lists agree with each other.
 //!
-//! `BLESS=1 cargo test --all-features --test sources` writes the files that are made from others.
+//! `BLESS=1 cargo test --all-features --test sources` writes the files that are generated from
+//! others.
 
 mod documents;
 mod guide;

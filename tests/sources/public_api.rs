@@ -1,10 +1,11 @@
 //! The public items, as text: `docs/public-api.txt`.
 //!
-//! A change of the public face is a change of that file.
-//! `BLESS=1 cargo test --all-features --test sources` writes it again.
+//! A change of the public API is a change of that file. `BLESS=1 cargo test --all-features --test
+//! sources` writes it again.
 //!
-//! The list is made from the sources, so it needs no nightly compiler: what `src/lib.rs` exports, by
-//! name, and in its public modules; with the public methods, fields, variants and traits of each.
+//! The list is generated from the sources, so it needs no nightly compiler: the exports of
+//! `src/lib.rs`, by name, and in its public modules; with the public methods, fields, variants and
+//! traits of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ struct Sources {
     impls: Vec<ItemImpl>,
 }
 
-/// What is exported: the path that users write, and the name that the item has.
+/// An export: the path that users write, and the name of the item.
 type Exported = BTreeSet<(String, String)>;
 
 fn tokens(of: &impl ToTokens) -> String {
@@ -61,7 +62,7 @@ fn is_pub(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// What `#[path = ".."]` says.
+/// Returns the file of `#[path = ".."]`.
 fn path_of(attributes: &[Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("path") => {
@@ -71,7 +72,7 @@ fn path_of(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// The traits of `#[derive(..)]`.
+/// Returns the traits of `#[derive(..)]`.
 fn derived(attributes: &[Attribute]) -> Vec<String> {
     let lists = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("derive") => Some(list.tokens.to_string()),
@@ -81,14 +82,14 @@ fn derived(attributes: &[Attribute]) -> Vec<String> {
     names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
-/// The last name of a type's path: whose inherent methods they are.
+/// Returns the last name of a type's path, to which its inherent methods belong.
 fn name_of(of: &Type) -> Option<String> {
     let Type::Path(path) = of else { return None };
     path.path.segments.last().map(|segment| segment.ident.to_string())
 }
 
 impl Sources {
-    /// Reads a file, and those of its modules; `folder` is where they lie.
+    /// Reads a file, and those of its modules; `folder` contains them.
     fn read(&mut self, file: &Path, folder: &Path, at: Option<&str>, exported: &mut Exported) {
         let text = fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
@@ -162,7 +163,7 @@ impl Sources {
         self.read(&file, &nested, path.as_deref(), exported);
     }
 
-    /// Whatever is public of what is exported, a line each.
+    /// Returns a line for each public part of the exports.
     fn lines(&self, exported: &Exported) -> BTreeSet<String> {
         let mut lines = BTreeSet::new();
         let names: BTreeSet<&String> = exported.iter().map(|(_, name)| name).collect();
@@ -211,7 +212,7 @@ impl Sources {
     }
 }
 
-/// The name of a type or a trait.
+/// Returns the name of a type or a trait.
 fn defined(item: &Item) -> Option<String> {
     Some(match item {
         Item::Struct(it) => it.ident.to_string(),
@@ -222,7 +223,7 @@ fn defined(item: &Item) -> Option<String> {
 }
 
 fn function(of: &str, signature: &Signature) -> String {
-    // How a parameter is bound is the body's affair.
+    // The binding of a parameter is not part of the signature.
     let text = tokens(signature).replace("(mut ", "(").replace(", mut ", ", ");
     let (before, after) = text.split_once("fn ").expect("it is a function");
     format!("{before}fn {of}::{after}")
@@ -285,7 +286,7 @@ fn describe(item: &Item, name: &str, path: &str, lines: &mut BTreeSet<String>) {
     }
 }
 
-/// The names that a `use` brings, and what they were called.
+/// Returns the names that a `use` imports, and their original names.
 fn leaves(tree: &UseTree, found: &mut Vec<(String, String)>) {
     match tree {
         UseTree::Path(path) => leaves(&path.tree, found),

@@ -1,5 +1,5 @@
 //! With the feature `tracing`: one event for each failure, with the actor's name, and never with
-//! what is in a message.
+//! the content of a message.
 
 use std::fmt::{self, Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use turnwise::{
     Actor, Context, Handler, Overflow, PanicPolicy, Reason, Restarts, VirtualClock, promise,
 };
 
-/// Writes events down, and then does something else.
+/// Records events, and then runs an action.
 struct Listener {
     heard: Arc<Mutex<Vec<String>>>,
     then: Box<dyn Fn(&str) + Send + Sync>,
@@ -50,7 +50,7 @@ impl Subscriber for Listener {
     fn exit(&self, _: &Id) {}
 }
 
-/// What is said during `f`, by this thread.
+/// Returns the events of this thread during `f`.
 fn heard(then: impl Fn(&str) + Send + Sync + 'static, f: impl FnOnce()) -> Vec<String> {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = Listener { heard: heard.clone(), then: Box::new(then) };
@@ -59,7 +59,7 @@ fn heard(then: impl Fn(&str) + Send + Sync + 'static, f: impl FnOnce()) -> Vec<S
     std::mem::take(&mut *heard)
 }
 
-/// A message that shows what is in it to whoever looks.
+/// A message whose `Debug` shows its content.
 #[derive(Debug)]
 struct Secret(&'static str);
 
@@ -152,9 +152,9 @@ fn a_listener_may_do_what_it_likes() {
             in_turn(|| assert!(Actor::new(Till).tell(Secret("")).is_ok()));
         },
     );
-    // A panic, a stop, three that were lost, one that was refused; a panic, a stop.
+    // A panic, a stop, three lost messages, one refused; a panic, a stop.
     assert_eq!(said.len(), 8, "{said:?}");
-    // It sends to the very actor that it is told of.
+    // It sends to the very actor of the event.
     let actor = Actor::builder().name("busy").panic_policy(PanicPolicy::Resume).spawn(0).unwrap();
     let itself = actor.clone();
     let told = move || {
@@ -167,12 +167,12 @@ fn a_listener_may_do_what_it_likes() {
         }
     };
     let said = heard(told, || actor.send(|_| quiet_panic("once")).unwrap());
-    // What the listener itself causes is not told to it: `tracing` sees to that.
+    // Events that the listener itself causes are not delivered to it, thanks to `tracing`.
     assert_eq!(said.len(), 1, "{said:?}");
     assert_eq!(actor.with(|n| *n), Ok(1));
 }
 
-/// What is said during `f`, by this thread, of the actor that `f` calls "till".
+/// Returns the events of this thread during `f` about the actor that `f` names "till".
 fn said(f: impl FnOnce()) -> Vec<String> {
     let said = heard(|_| (), f);
     let of_till = |line: &String| line.contains("actor=\"till\"");
@@ -207,7 +207,7 @@ fn each_refusal_is_one_event_whichever_way_it_was_asked() {
     }
     let many = || assert!(closed.send_many([(); 2].map(|()| |_: &mut Till| ())).is_err());
     assert_eq!(said(many), once(2));
-    // Those that waited for room are refused as the actor is closed.
+    // Waiters for room are refused when the actor is closed.
     let queue = DrainQueue::new();
     let full = Actor::builder().name("till").executor(queue.handle());
     let full = full.capacity(1, Overflow::Reject).spawn(Till).unwrap();
@@ -247,7 +247,8 @@ fn turns_that_wait_and_hooks_fail_with_one_event_each() {
         till.try_with(|_| ()).unwrap();
     });
     assert_eq!(hook, [format!("{turn} at the end goes_on=true"), hook[0].clone()]);
-    // An executor that ends while a turn waits: the actor stops, and what waited is discarded.
+    // An executor that ends while a turn waits: the actor stops, and waiting messages are
+    // discarded.
     let gone = said(|| {
         let queue = DrainQueue::new();
         let till = Actor::builder().name("till").executor(queue.handle()).spawn(Till).unwrap();
@@ -307,15 +308,15 @@ impl Subscriber for ToActor {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        // Refused, once the log is closed: that is an event, too.
+        // Refused once the log is closed, which is an event, too.
         let _ = self.0.send(move |lines| lines.push(line.0));
     }
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
 }
 
-/// What a subscriber does is said to none, so it may send to an actor that has ended. The one of a
-/// whole process has no guard of its own against that.
+/// The acts of a subscriber cause no further events, so it may send to an actor that has ended. The
+/// subscriber of a whole process has no guard of its own against that.
 #[test]
 fn a_subscriber_is_not_called_for_what_it_does_itself() {
     let limit = Duration::from_secs(60);
@@ -326,7 +327,7 @@ fn a_subscriber_is_not_called_for_what_it_does_itself() {
         assert_eq!(log.with(|lines| lines.len()), Ok(1));
         assert!(log.close());
         tracing::info!("after the end");
-        // Of the program's own, and of the actor's: each is said once.
+        // An event of the program, and of the actor: each comes once.
         assert!(Actor::new(()).send(|()| quiet_panic("said once")).is_ok());
     });
 }

@@ -1,4 +1,4 @@
-//! Events and spans: a program of its own, for whether an event is wanted is remembered for the whole
+//! Events and spans: a program of its own, because the interest in an event is cached for the whole
 //! process, and a thread without a subscriber may be the first to ask.
 #![cfg(feature = "tracing")]
 

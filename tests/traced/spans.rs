@@ -1,6 +1,6 @@
-//! With the feature `tracing`: an actor that is traced has one span for each turn, which follows from
-//! the span of its sender, and says how long the message waited, how long the turn ran, and what came
-//! of it.
+//! With the feature `tracing`: an actor that is traced has one span for each turn, which follows
+//! from the span of its sender, and records the wait of the message, the duration of the turn, and
+//! its outcome.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -27,7 +27,7 @@ use turnwise::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A span, as its subscriber is told of it.
+/// A span, as its subscriber sees it.
 #[derive(Clone, Debug, Default)]
 struct Told {
     name: &'static str,
@@ -73,7 +73,7 @@ impl Pages {
     }
 }
 
-/// Writes spans down, and then does something else, under no lock.
+/// Records spans, and then runs an action, under no lock.
 #[derive(Clone)]
 struct Book {
     pages: Arc<Mutex<Pages>>,
@@ -90,7 +90,7 @@ impl Book {
     fn pages(&self) -> MutexGuard<'_, Pages> {
         self.pages.lock().unwrap()
     }
-    /// The turns, in the order in which they began.
+    /// Returns the turns, in the order in which they began.
     fn turns(&self) -> Vec<Told> {
         self.pages().spans.iter().filter(|told| told.name == "turn").cloned().collect()
     }
@@ -178,7 +178,7 @@ impl Subscriber for Book {
     }
 }
 
-/// Whoever sends, inside a span.
+/// Runs a closure inside the span of a sender.
 fn sender<R>(f: impl FnOnce() -> R) -> R {
     info_span!("sender").in_scope(f)
 }
@@ -186,7 +186,7 @@ fn sender<R>(f: impl FnOnce() -> R) -> R {
 #[derive(Default)]
 struct Till(u64);
 
-/// A message that shows what is in it to whoever looks.
+/// A message whose `Debug` shows its content.
 #[derive(Clone, Debug)]
 struct Coin(u64);
 
@@ -207,7 +207,7 @@ impl AsyncHandler<Coin> for Till {
     }
 }
 
-/// Pending once, and woken at once.
+/// Returns pending once, and is woken at once.
 async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {
@@ -226,7 +226,7 @@ fn add(till: &mut Till) {
 
 const COIN: Coin = Coin(4711);
 
-/// A way to send, and how many turns it takes.
+/// A way to send, and the number of its turns.
 type Way = (&'static str, usize, fn(&Actor<Till>));
 
 const WAYS: &[Way] = &[
@@ -256,7 +256,7 @@ const WAYS: &[Way] = &[
     ("inside a turn", 1, |till| in_turn(|| till.send(add).unwrap())),
 ];
 
-/// Ways that wait for their turn, so that somebody must run the actor.
+/// Ways that wait for their turn, so that some thread must run the actor.
 const WAITS: &[Way] = &[("with", 1, |till| till.with(add).unwrap())];
 
 const TRIES: Way = ("try_with", 1, |till| till.try_with(add).unwrap());
@@ -266,13 +266,13 @@ trait Forget {
 }
 
 impl<R, M> Forget for turnwise::Reply<R, M> {
-    /// The question keeps its place.
+    /// The request keeps its place.
     fn forget(self) {
         drop(self);
     }
 }
 
-/// Each of these ways has its spans, and each of them its sender.
+/// Checks that each of these ways has its spans, and each of them its sender.
 fn check(ways: impl IntoIterator<Item = Way>, till: &Actor<Till>, run: impl Fn()) {
     for (way, turns, send) in ways {
         let book = Book::new();
@@ -303,8 +303,8 @@ fn check(ways: impl IntoIterator<Item = Way>, till: &Actor<Till>, run: impl Fn()
 }
 
 fn builder() -> ActorBuilder<Till> {
-    // `tracing` asks its subscribers about the span when it is first come to. A thread without one
-    // that comes to it just as another thread's is made would leave it disabled.
+    // `tracing` asks its subscribers about the span when it is first reached. A thread without one
+    // that reaches it just while another thread creates its own would leave it disabled.
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {
         let first = Actor::builder().traced(true).spawn(()).unwrap();
@@ -488,7 +488,7 @@ fn the_outcome_is_said() {
         outcome(&|till| assert!(till.call(|_| quiet_panic("oops")).wait().is_err())),
         ["panicked"]
     );
-    // An answer that nobody asked for is dropped in the turn.
+    // An answer without an asker is dropped in the turn.
     struct Ask;
     impl Handler<Ask> for Till {
         type Reply = Jam;
@@ -603,7 +603,7 @@ fn a_message_without_a_turn_has_no_span_and_leaves_none_open() {
     let book = Book::new();
     let given_back = Arc::new(Mutex::new(Vec::new()));
     book.read(|| {
-        // Refused: closed, full, busy. The message is what it was.
+        // Refused: closed, full, busy. The message is unchanged.
         let closed = builder().spawn(Till::default()).unwrap();
         closed.close();
         sender(|| {
@@ -687,7 +687,7 @@ fn a_subscriber_that_panics_harms_nobody() {
         for call in
             ["new_span", "record", "follows_from", "enter", "exit", "clone", "close", "current"]
         {
-            // It panics for the crate alone: the spans of the test are made and left before.
+            // It panics in the crate alone: the spans of the test are entered and left before.
             let armed = Arc::new(AtomicBool::new(false));
             let arms = armed.clone();
             let book = Book::and_then(move |now| {

@@ -1,9 +1,10 @@
-//! Messages of an actor whose queue, state and lock are in the server: `turnwise-redis` beside the loop
-//! that one writes by hand.
+//! Messages of an actor whose queue, state and lock are in the server: `turnwise-redis` beside the
+//! usual loop.
 //!
-//! By hand: `RPUSH`; then, while `LLEN` is not 0 and `SET NX PX` takes the lock: `LINDEX`, the state
-//! by `GET`, the handler, `SET` of the state, `LPOP`, for each message; a script lets go. What dies
-//! between `SET` and `LPOP` is applied twice there, and no reply comes back.
+//! By hand: `RPUSH`; then, while `LLEN` is not 0 and `SET NX PX` takes the lock: `LINDEX`, the
+//! state by `GET`, the handler, `SET` of the state, `LPOP`, for each message; a script releases. A
+//! message whose process dies between `SET` and `LPOP` is applied twice there, and no reply comes
+//! back.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,10 @@ use turnwise_redis::{Actors, Drains, Remote, Until};
 use crate::median;
 use crate::subject::{self, DELETE, Failure};
 
-/// How many messages a drain finds.
+/// The number of messages that a drain finds.
 const QUEUED: u32 = 64;
 
-/// How many messages are stored in a file at once.
+/// The number of messages that are stored in a file at once.
 const TOLD: u32 = 4096;
 
 #[derive(Default, Serialize, Deserialize)]
@@ -131,7 +132,7 @@ pub(crate) fn messages(url: &str, rounds: u32, asks: u32) -> Result<(), Failure>
     in_a_file(rounds)
 }
 
-/// Messages that are stored in a file, with one `fsync` for those that come together.
+/// Measures messages that are stored in a file, with one `fsync` for those that arrive together.
 fn in_a_file(rounds: u32) -> Result<(), Failure> {
     let folder = std::env::temp_dir().join(format!("turnwise-far-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
@@ -155,7 +156,7 @@ fn in_a_file(rounds: u32) -> Result<(), Failure> {
     Ok(std::fs::remove_dir_all(&folder)?)
 }
 
-/// Microseconds each.
+/// Returns the microseconds of each call.
 fn time(times: u32, mut what: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
     let began = Instant::now();
     for _ in 0..times {

@@ -1,8 +1,8 @@
 //! Locks and actors over a Redis server: `turnwise-redis` beside the commands by hand, a loop that
 //! polls, and the crate `rslock`.
 //!
-//! All stand side by side in one run, round by round, against one server on loopback; a row is the
-//! median of the rounds. See `--help` for what is measured.
+//! All are measured in one run, round by round, against one server on loopback; a row is the median
+//! of the rounds. See `--help` for the measurements.
 
 mod actors;
 mod server;
@@ -88,14 +88,14 @@ fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// The middle of some numbers.
+/// Returns the median.
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Processor time of a server so far, which has one thread, in nanoseconds. Zero where the system
-/// does not tell.
+/// Returns the processor time so far of a server, which has one thread, in nanoseconds. Zero where
+/// the system does not report it.
 fn processor(server: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{server}/schedstat")).unwrap_or_default();
     text.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0)
@@ -148,7 +148,7 @@ fn pairs_of(
     Ok(())
 }
 
-/// How many commands of that kind the server has had, by its own count.
+/// Returns the number of commands of this kind that the server has had, by its own count.
 async fn count(to: &mut MultiplexedConnection, kind: Kind) -> Result<u64, Failure> {
     let info: String = redis::cmd("INFO").arg("commandstats").query_async(to).await?;
     // The scripts of `turnwise-redis` call `SET` themselves: that is no command of a client.

@@ -1,4 +1,4 @@
-//! A server of the program's own.
+//! A server for one run.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::subject::Failure;
 
-/// A `redis-server` on a free port of loopback, which keeps nothing on the disk; ended by its id.
+/// A `redis-server` on a free port of loopback, which keeps nothing on the disk; killed by its id.
 pub(crate) struct Server {
     child: Child,
     port: u16,

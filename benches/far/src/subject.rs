@@ -1,4 +1,4 @@
-//! What is measured: ways to lock.
+//! The measured ways to lock.
 
 use std::time::{Duration, Instant};
 
@@ -11,33 +11,33 @@ use turnwise_redis::{Guard, Limits, Locks, Remote};
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Held so long, if nobody lets go.
+/// The lease of a lock that is not released.
 const LEASE: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Lets go of a key that holds this value.
+/// Releases a key that holds this value.
 pub(crate) const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// `SET NX PX`, and a script that deletes.
     Hand,
-    /// The same, tried again each 100 ms.
+    /// `SET NX PX` and that script, tried again each 100 ms.
     Poll,
     Turnwise,
-    /// The same, and the guard is dropped: nobody waits until it is free.
+    /// `turnwise-redis`, and the guard is dropped without a wait for the release.
     Drops,
     /// `SET NX PX` over a connection that blocks, and a script that deletes.
     Blocks,
     /// Threads that wait.
     Waits,
-    /// The same calls, in memory.
+    /// The calls of `turnwise-redis`, in memory.
     Memory,
     Rslock,
 }
 
 impl Kind {
-    /// The first is what the others are compared with.
+    /// The first is the base of the comparison.
     pub(crate) const PAIRS: [Kind; 5] =
         [Kind::Hand, Kind::Turnwise, Kind::Drops, Kind::Rslock, Kind::Memory];
     /// As above, for threads.
@@ -94,7 +94,7 @@ pub(crate) struct Subject {
     way: Way,
 }
 
-/// A lock that is held until this goes, or the program ends.
+/// A lock that is held until this is dropped, or the program ends.
 pub(crate) enum Held {
     Ours {
         _guard: Guard,
@@ -214,8 +214,8 @@ impl Subject {
         })
     }
 
-    /// Waits for the lock, holds it for so long, and lets go: again and again, until that moment.
-    /// Answers how often.
+    /// Waits for the lock, holds it for this time, and releases it, repeatedly until that moment.
+    /// Returns the number of holds.
     pub(crate) async fn turns(
         &self,
         name: &str,

@@ -73,7 +73,7 @@ pub(crate) fn work(work: &Work) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All ways, round by round.
+/// Measures all ways, round by round.
 pub(crate) fn crowds(url: &str, rounds: u32, crowd: &Crowd) -> Result<(), Failure> {
     let runtime = runtime()?;
     let mut to = runtime.block_on(connection(url))?;

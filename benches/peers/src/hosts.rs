@@ -1,5 +1,4 @@
-//! Where actors run, and those who send to them. Made when first needed; whoever has nothing to do
-//! here sleeps.
+//! The hosts of actors, and of their senders. Created when first needed; idle hosts sleep.
 
 use std::future::Future;
 use std::sync::{LazyLock, mpsc};
@@ -29,7 +28,7 @@ pub(crate) fn thread(task: impl Future<Output = ()> + Send + 'static) {
     thread::spawn(|| RUNTIME.handle().block_on(task));
 }
 
-/// The pool for actors of ours that have one.
+/// The pool for actors of turnwise that have one.
 pub(crate) fn pool() -> &'static ThreadPool {
     static POOL: LazyLock<ThreadPool> = LazyLock::new(|| {
         ThreadPool::builder().threads(WORKERS).build().expect("the system has two threads to spare")
@@ -45,7 +44,7 @@ pub(crate) fn arbiter(place: usize) -> &'static ArbiterHandle {
         thread::spawn(move || {
             let system = System::new();
             for _ in 0..WORKERS {
-                give.send(Arbiter::new().handle()).expect("somebody waits for them");
+                give.send(Arbiter::new().handle()).expect("the receiver is alive");
             }
             drop(give);
             system.run()

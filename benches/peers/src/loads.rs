@@ -8,45 +8,45 @@ use tokio::sync::oneshot;
 
 use crate::peer::{Clocks, Peer, State, Took, Trial};
 
-/// Nothing here takes longer by itself.
+/// No trial takes longer by itself.
 const HANGS: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Load {
     /// Several send to one actor.
     Tell { senders: usize, handler_ns: u32 },
-    /// Several ask one actor, one question at a time each.
+    /// Several ask one actor, one request at a time each.
     Ask { askers: usize },
     /// One message goes round.
     Pass { actors: usize },
-    /// Actors are made, handle one message each, and are dropped.
+    /// Actors are created, handle one message each, and are dropped.
     Create,
-    /// Several ask any of many actors, one question at a time each.
+    /// Several ask any of many actors, one request at a time each.
     Random { askers: usize },
 }
 
-/// How many actors there are where there are many.
+/// The number of actors where there are many.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) created: usize,
     pub(crate) asked: usize,
 }
 
-/// What was done, and what it took.
+/// The amount of work, and its duration.
 #[derive(Clone, Copy)]
 pub(crate) struct Done {
     pub(crate) operations: u64,
     pub(crate) took: Took,
 }
 
-/// Runs a future where the peer's users would, and waits for it.
+/// Runs a future on the host of the peer's users, and waits for it.
 pub(crate) fn wait<P: Peer, R: Send + 'static>(
     task: impl Future<Output = R> + Send + 'static,
 ) -> R {
     let (give, take) = channel();
     P::launch(0, async move {
         let result = task.await;
-        // Nobody takes it after a hang.
+        // After a hang the receiver is gone.
         let _ = give.send(result);
     });
     take.recv_timeout(HANGS).unwrap_or_else(|why| match why {
@@ -57,8 +57,8 @@ pub(crate) fn wait<P: Peer, R: Send + 'static>(
     })
 }
 
-/// One trial of about so many operations, each of which works for `rounds` where the load has a
-/// handler.
+/// Runs one trial of about this many operations, each of which works for `rounds` where the load
+/// has a handler.
 pub(crate) fn run<P: Peer>(load: Load, operations: u64, rounds: u32, sizes: Sizes) -> Done {
     match load {
         Load::Tell { senders, .. } => {
@@ -128,7 +128,7 @@ async fn pass<P: Peer>(actors: usize, each: u64) -> Done {
     let trial = Trial::new(actors);
     let mut ring = Vec::with_capacity(actors);
     for _ in 0..actors {
-        // All in one place: only one of them is ever at work.
+        // All in one place, because only one of them works at a time.
         ring.push(P::spawn(0, State::new(&trial, each)).await);
     }
     for (i, actor) in ring.iter().enumerate() {
@@ -139,7 +139,7 @@ async fn pass<P: Peer>(actors: usize, each: u64) -> Done {
     let end = trial.handled.reached().await;
     for actor in &ring {
         exactly(actor).await;
-        // Without this they would hold one another for ever.
+        // Without this they would keep each other for ever.
         actor.link(None).await;
     }
     ring.into_iter().for_each(P::end);
@@ -163,8 +163,8 @@ async fn create<P: Peer>(actors: usize) -> Done {
     Done { operations: actors as u64, took: start.until(end) }
 }
 
-/// Resident bytes for each of so many idle actors and its handle, once each has handled a message;
-/// none where the system does not tell.
+/// Returns the resident bytes of each of this many idle actors and its handle, once each has
+/// handled a message; `None` where the system does not report them.
 pub(crate) fn resident<P: Peer>(actors: usize) -> Option<f64> {
     let actors = actors.min(P::MOST);
     wait::<P, _>(async move {
@@ -213,7 +213,7 @@ async fn random<P: Peer>(askers: usize, each: u64, actors: usize) -> Done {
     let took = start.until(Clocks::now());
     let mut handled = 0;
     for actor in all.iter() {
-        // Without the question itself.
+        // Without the request itself.
         handled += u64::MAX - actor.ask(0).await - 1;
     }
     assert_eq!(handled, operations, "{}: questions were lost", P::PACKAGE);
@@ -225,7 +225,7 @@ async fn random<P: Peer>(askers: usize, each: u64, actors: usize) -> Done {
     Done { operations, took }
 }
 
-/// Nothing was handled twice: the next message is the first that nobody has waited for.
+/// Nothing was handled twice: the next message is the first that was not waited for.
 async fn exactly<P: Peer>(actor: &P) {
     assert_eq!(actor.ask(0).await, u64::MAX, "{}: handled more than was sent", P::PACKAGE);
 }
@@ -237,13 +237,13 @@ fn result_of<P: Peer, R: Send + 'static>(
 ) -> oneshot::Receiver<R> {
     let (give, take) = oneshot::channel();
     P::launch(place, async move {
-        // Nobody waits for it after a failure.
+        // The receiver is gone after a failure.
         let _ = give.send(task.await);
     });
     take
 }
 
-/// Bytes of this process that are in memory, where the system tells.
+/// Returns the resident bytes of this process, where the system reports them.
 fn resident_now() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kilobytes: f64 = status

@@ -1,19 +1,19 @@
-//! The workloads of this crate's benchmarks on what people use instead: channels with a task behind
-//! them, actor crates, and a pool that one writes by hand.
+//! The workloads of this crate's benchmarks on the usual alternatives: channels with a task behind
+//! them, actor crates, and a hand-written pool.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/peers/Cargo.toml                a few minutes; the table, aligned
 //! cargo run --release --manifest-path benches/peers/Cargo.toml -- --markdown  the same for the README
-//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick     a few seconds; figures that mean nothing, answers that do
+//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick     a few seconds; for the checks, not for the figures
 //! ```
 //!
-//! Each peer is used as its documentation says, by the fastest of the ways that are told there,
-//! without the parts that only watch (tracing). All senders and askers are tasks of one tokio
-//! runtime with two workers, as are the actors; who has something else says so below the table. All
-//! of it is built as most programs are, a plain `--release`. Whoever sends to an unbounded mailbox
-//! never pauses, so there most of the messages wait in memory before they are handled.
+//! Each peer is used as its documentation says, by the fastest of the documented ways, without the
+//! parts that only observe (tracing). All senders and askers are tasks of one tokio runtime with
+//! two workers, as are the actors; exceptions are noted below the table. All of it is built as most
+//! programs are, a plain `--release`. A sender to an unbounded mailbox never pauses, so there most
+//! of the messages wait in memory before they are handled.
 //!
-//! Everybody guards the same state, which counts for itself. A trial ends when everything has been
+//! All peers guard the same state, which counts its messages. A trial ends when everything has been
 //! *handled*, and then its answer is checked: a wrong one ends the program. The peers take turns
 //! within each round, another one first each time; figures are medians over the rounds. Bytes are
 //! measured in a process of their own for each peer, because an allocator keeps what others have

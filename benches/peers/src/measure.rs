@@ -27,7 +27,7 @@ pub(crate) const LOADS: [Load; 14] = [
     Load::Create,
 ];
 
-/// What one peer needs for one operation of one load, in nanoseconds.
+/// The time of one operation of one load with one peer, in nanoseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Figure {
     pub(crate) wall: f64,
@@ -84,8 +84,7 @@ pub(crate) fn measure<'a>(subjects: &'a [Subject], options: &Options) -> Vec<Row
         );
         for (column, &load) in LOADS.iter().enumerate() {
             for i in 0..chosen.len() {
-                // Who comes first changes, so nobody always runs after the same neighbour's
-                // leftovers.
+                // The first one changes, so no peer always runs after the same neighbour's remains.
                 let i = (i + round) % chosen.len();
                 figures[i][column].push(trial(chosen[i].1, load, operations[i][column]));
             }
@@ -109,7 +108,7 @@ fn middle(rounds: &[Figure]) -> Figure {
     Figure { wall: median(|figure| figure.wall), cpu: median(|figure| figure.cpu) }
 }
 
-/// Asks another process, which has done nothing else before.
+/// Measures in another process, which has done nothing else before.
 fn resident(number: usize, options: &Options) -> Option<f64> {
     let mut command =
         Command::new(std::env::current_exe().expect("the system knows what is running"));
@@ -122,7 +121,7 @@ fn resident(number: usize, options: &Options) -> Option<f64> {
     String::from_utf8_lossy(&output.stdout).trim().parse().ok()
 }
 
-/// How many rounds of [`spend`] a nanosecond has.
+/// Returns the number of rounds of [`spend`] in a nanosecond.
 fn rounds_per_ns() -> f64 {
     const ROUNDS: u32 = 20_000;
     let best = (0..50).map(|i| {

@@ -1,4 +1,4 @@
-//! What the user wants.
+//! The options of the user.
 
 use crate::loads::Sizes;
 

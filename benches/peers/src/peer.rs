@@ -1,7 +1,7 @@
-//! What a peer has to be able to do, and the state that its actors guard.
+//! The interface of a peer, and the state that its actors guard.
 //!
-//! The state is the same everywhere and counts for itself, so the end of a trial is noted by
-//! whoever handles the last message, and no peer needs to keep an order for it.
+//! The state is the same everywhere and counts its messages, so the thread that handles the last
+//! message records the end of a trial, and no peer needs to keep an order for it.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,35 +13,35 @@ use tokio::sync::Notify;
 
 /// A way to have actors: the handle of one.
 pub(crate) trait Peer: Clone + Send + Sync + 'static {
-    /// As in the lock file, which knows the version, if it is a package.
+    /// As in the lock file, which has the version, if it is a package.
     const PACKAGE: &'static str;
-    /// The calls that were used, and by whom.
+    /// The calls that are used, and their callers.
     const WAY: &'static str;
-    /// How many messages a mailbox holds; none: as many as there is memory for.
+    /// The capacity of a mailbox; `None`: limited by memory only.
     const BOUND: Option<usize>;
-    /// How many actors there may be at once.
+    /// The maximum number of actors at once.
     const MOST: usize = usize::MAX;
-    /// What a reader should know before comparing.
+    /// A note for the comparison.
     const NOTE: Option<&'static str> = None;
 
-    /// A new actor. Called by a launched future; the place spreads actors where the peer does not
-    /// do it by itself.
+    /// Creates an actor. Called by a launched future; the place spreads actors where the peer does
+    /// not do it by itself.
     fn spawn(place: usize, state: State<Self>) -> impl Future<Output = Self> + Send;
     /// Sends a message without an answer; waits for room if the mailbox is bounded.
     fn tell(&self, rounds: u32) -> impl Future<Output = ()> + Send;
     /// Sends a message and waits for its answer.
     fn ask(&self, rounds: u32) -> impl Future<Output = u64> + Send;
-    /// Tells the actor who its neighbour is, and waits until it knows.
+    /// Sends the actor its neighbour, and waits until it has it.
     fn link(&self, next: Option<Self>) -> impl Future<Output = ()> + Send;
     /// Sends a message that goes on to the neighbour until it has been handled `hops` times.
     fn pass(&self, hops: u64) -> impl Future<Output = ()> + Send;
-    /// Gives up a handle: without any, the actor ends.
+    /// Drops a handle: without any, the actor ends.
     fn end(self) {}
-    /// Runs a future where this peer's users would: a task of its runtime, or a thread.
+    /// Runs a future on the host of this peer's users: a task of its runtime, or a thread.
     fn launch(place: usize, task: impl Future<Output = ()> + Send + 'static);
 }
 
-/// What an actor guards.
+/// The state that an actor guards.
 pub(crate) struct State<P> {
     /// Messages that are still to come.
     left: u64,
@@ -51,7 +51,7 @@ pub(crate) struct State<P> {
 }
 
 impl<P> State<P> {
-    /// Of an actor that is to handle `messages`.
+    /// The state of an actor that is to handle `messages`.
     pub(crate) fn new(trial: &Arc<Trial>, messages: u64) -> Self {
         trial.alive.fetch_add(1, Ordering::Relaxed);
         State { left: messages, value: 1, next: None, trial: trial.clone() }
@@ -63,7 +63,7 @@ impl<P> State<P> {
         self.work(rounds);
     }
 
-    /// The handler of a message: counts it and works for so many rounds. The answer: how many are
+    /// The handler of a message: counts it and works for this many rounds. Returns how many are
     /// still to come; after the last, from `u64::MAX` down.
     #[inline]
     pub(crate) fn work(&mut self, rounds: u32) -> u64 {
@@ -75,7 +75,8 @@ impl<P> State<P> {
         self.left
     }
 
-    /// The handler of a message that goes round: to whom it goes on, unless this was its last hop.
+    /// The handler of a message that goes round: returns its next receiver, unless this was its
+    /// last hop.
     #[inline]
     pub(crate) fn pass(&mut self, hops: u64) -> Option<&P> {
         self.work(0);
@@ -96,7 +97,7 @@ impl<P> Drop for State<P> {
     }
 }
 
-/// What all actors of one trial have in common.
+/// State shared by all actors of one trial.
 pub(crate) struct Trial {
     /// Actors that have not handled all their messages.
     busy: AtomicU64,
@@ -119,14 +120,14 @@ impl Trial {
 
     #[cold]
     fn one_is_through(&self) {
-        // Ordering: AcqRel, so that the note is written after everybody's last message.
+        // Ordering: AcqRel, so that the note is written after the last message of each actor.
         if self.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.handled.note();
         }
     }
 }
 
-/// When something happened, for one who waits for it.
+/// The time of an event, for a thread that waits for it.
 #[derive(Default)]
 pub(crate) struct Moment {
     at: Mutex<Option<Clocks>>,
@@ -156,7 +157,7 @@ pub(crate) struct Clocks {
     cpu: Duration,
 }
 
-/// What a trial took.
+/// The duration of a trial.
 #[derive(Clone, Copy)]
 pub(crate) struct Took {
     pub(crate) wall: Duration,

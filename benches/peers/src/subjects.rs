@@ -8,11 +8,11 @@ use crate::peers::{
     UNBOUNDED, Xtra,
 };
 
-/// Where the peer leaves it to the user how many messages a bounded mailbox holds.
+/// The bound where the peer leaves it to the user.
 const BOUND: usize = 1024;
-/// As many as a block of tokio's list holds, twice.
+/// Twice the size of a block of tokio's list.
 const BATCH: usize = 64;
-/// What kameo gives an actor that asks for nothing.
+/// The default of kameo's actors.
 const KAMEO_BOUND: usize = 64;
 
 pub(crate) struct Subject {
@@ -66,7 +66,7 @@ fn of<P: Peer>() -> Subject {
     }
 }
 
-/// The version that was compiled in, from the lock file. What is written by hand has none.
+/// Returns the version that was compiled in, from the lock file. Hand-written code has none.
 fn version(package: &str) -> Option<&'static str> {
     let name = format!("name = \"{package}\"");
     let mut lines = include_str!("../../../Cargo.lock").lines().skip_while(|line| *line != name);

@@ -6,7 +6,7 @@ use crate::loads::Load;
 use crate::measure::{LOADS, Row};
 use crate::options::Options;
 
-/// What is told below the table for who has no figure.
+/// The note below the table on missing figures.
 const NO_FIGURE: &str = "This system does not tell how much memory a process has.";
 
 pub(crate) fn print(rows: &[Row<'_>], options: &Options, mut to: impl Write) -> io::Result<()> {
@@ -109,7 +109,7 @@ fn aligned(lines: &[Vec<String>], to: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Three digits say enough.
+/// Formats a number with three digits.
 fn short(number: f64) -> String {
     if number < 9.95 { format!("{number:.1}") } else { grouped(number) }
 }

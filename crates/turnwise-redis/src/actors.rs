@@ -1,8 +1,8 @@
 //! Actors whose mailboxes and states are in a store, for programs on several machines.
 //!
-//! The sender that finds a mailbox idle drains it, as in process: it holds the mailbox by a lease,
-//! runs its message and those that arrive meanwhile in a local [`turnwise::Actor`], and lets go in
-//! the step that finds nothing left. Every other sender leaves its message and returns.
+//! The sender that finds a mailbox idle drains it, as in process. It holds the mailbox by a lease,
+//! runs its message and those that arrive meanwhile in a local [`turnwise::Actor`], and releases
+//! the mailbox in the step that finds it empty. Other senders store their messages and return.
 
 #[path = "actors/ask.rs"]
 mod ask;
@@ -40,26 +40,27 @@ use crate::step::{DeadMessage, MailboxAct, MailboxAnswer, MailboxSeen, Progress}
 use crate::time::{SHORTEST, after};
 use kind::Kind;
 
-/// The most dead letters of a page.
+/// The maximum number of dead letters of a page.
 const PAGE: u32 = 1000;
 
-/// Actors of a kind: see [`Remote::actors`](crate::Remote::actors). Clones are the same actors.
+/// Actors of a kind: see [`Remote::actors`](crate::Remote::actors). Clones share the same actors.
 ///
-/// An actor is there as soon as it is named. Its state is the type's default before its first
-/// message, and in the store from then on, as JSON. Messages run one at a time, in the order in
-/// which they came to the store, in whatever process drains the mailbox: all of them open the kind
+/// An actor exists as soon as it is named. Its state is the type's default before its first
+/// message, and is stored as JSON from then on. Messages run one at a time, in the order in which
+/// they arrived at the store, in whatever process drains the mailbox. All processes open the kind
 /// with the same messages.
 ///
-/// - The state that is stored has seen each message that was handled once, whatever was killed
-///   when: it is written in the step that removes the message and keeps its reply.
-/// - What a handler does elsewhere is done at least once; with
-///   [one attempt](ActorsBuilder::attempts), at most once.
-/// - Two messages of one id are one, as long as the first one waits, and for the time that its
-///   outcome is [kept](ActorsBuilder::keep_outcomes).
+/// - The stored state has seen each handled message once, whatever process is killed at whatever
+///   time: it is written in the step that removes the message and stores its reply.
+/// - Effects of a handler elsewhere happen at least once; with [one
+///   attempt](ActorsBuilder::attempts), at most once.
+/// - Two messages of one id are one, while the first one waits, and for the time that its outcome
+///   is [kept](ActorsBuilder::keep_outcomes).
 ///
 /// Handlers run on the kind's [executor](ActorsBuilder::executor). The state is written after each
-/// message: large ones cost as much each time. What a handler sends to its own local actor, by its
-/// context, is not stored; and one that stops its local actor has failed.
+/// message, so a large state costs as much each time. Messages that a handler sends to its own
+/// local actor, through its context, are not stored. A handler that stops its local actor has
+/// failed.
 ///
 /// # Examples
 /// ```
@@ -93,7 +94,7 @@ const PAGE: u32 = 1000;
 /// ```
 pub struct Actors<S> {
     kind: Arc<Kind<S>>,
-    /// After the kind: what that has yet to say is said before.
+    /// Dropped after the kind, which reports to the store before.
     client: Owned,
 }
 
@@ -123,7 +124,7 @@ where
     }
 }
 
-/// A message that was given up: [`Actors::dead_letters`].
+/// A message all of whose attempts have failed: see [`Actors::dead_letters`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadLetter {
@@ -131,13 +132,13 @@ pub struct DeadLetter {
     pub actor: String,
     /// The message's id.
     pub id: String,
-    /// Which type of message it is.
+    /// The name of the message's type.
     pub message: String,
-    /// What it says, as JSON.
+    /// The message as JSON.
     pub body: String,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// Why the last one has.
+    /// The error of the last one.
     pub error: String,
 }
 
@@ -154,11 +155,12 @@ where
         Ok(RemoteActor { actors: self.clone(), id: id.into() })
     }
 
-    /// Drains actors whose messages wait: those that senders leave to workers, those whose drainer
-    /// has died, and those whose next attempt is due. As many at a time; at least one.
+    /// Starts workers, which drain actors with waiting messages: those that senders leave to
+    /// workers, those whose drainer has died, and those whose next attempt is due. At most
+    /// `at_a_time` drains run at a time; zero counts as one.
     ///
-    /// What a dead process drained is recovered within one and a half leases by whatever process
-    /// has workers, or sends the actor a message, or waits for an answer of it.
+    /// The messages of a dead drainer are recovered within one and a half leases, by any process
+    /// that has workers, sends the actor a message, or waits for an answer of it.
     ///
     /// # Examples
     /// ```
@@ -180,7 +182,7 @@ where
     /// let remote = Remote::in_memory();
     /// let mails = remote.actors::<Mails>("mail").message::<Send>("send").drains(Drains::Never);
     /// let mails = mails.open()?;
-    /// let asked = mails.of("ada")?.ask(Send).send(); // nobody drains it
+    /// let asked = mails.of("ada")?.ask(Send).send(); // waits for a worker
     /// let workers = mails.work(4);
     /// assert_eq!(asked.wait()?, 1);
     /// workers.stop().wait()?;
@@ -191,9 +193,9 @@ where
         Workers::start(&self.client, &self.kind, at_a_time)
     }
 
-    /// Messages whose attempts have all failed, the oldest of each shard first: without the first
-    /// ones, as many, and 1,000 at most. They stay until they are [requeued](Self::requeue) or
-    /// [discarded](Self::discard).
+    /// Returns up to `most` messages all of whose attempts have failed, the oldest of each shard
+    /// first, without the first `from`; at most 1,000. They stay until they are
+    /// [requeued](Self::requeue) or [discarded](Self::discard).
     pub fn dead_letters(
         &self,
         from: u64,
@@ -217,13 +219,13 @@ where
         })
     }
 
-    /// Leaves a dead letter in its mailbox again, behind all messages, with all its attempts.
-    /// False: there is none of this id.
+    /// Returns a dead letter to its mailbox, behind all messages, with all its attempts. Returns
+    /// false if there is no letter of this id.
     pub fn requeue(&self, actor: &str, id: &str) -> Reply<Result<bool, MessageError>> {
         self.bury(actor, MailboxAct::Requeue { actor: actor.to_owned(), message: id.to_owned() })
     }
 
-    /// Forgets a dead letter. False: there is none of this id.
+    /// Deletes a dead letter. Returns false if there is no letter of this id.
     pub fn discard(&self, actor: &str, id: &str) -> Reply<Result<bool, MessageError>> {
         self.bury(actor, MailboxAct::Discard { actor: actor.to_owned(), message: id.to_owned() })
     }
@@ -263,7 +265,7 @@ fn letter(dead: DeadMessage) -> DeadLetter {
     DeadLetter { actor, id: message.id, message: message.name, body, attempts, error }
 }
 
-/// An actor whose mailbox and state are in a store: [`Actors::of`]. Clones are the same actor.
+/// An actor whose mailbox and state are in a store: see [`Actors::of`]. Clones are the same actor.
 pub struct RemoteActor<S> {
     actors: Actors<S>,
     id: Arc<str>,
@@ -282,48 +284,48 @@ impl<S> fmt::Debug for RemoteActor<S> {
     }
 }
 
-/// Where a message is: [`RemoteActor::outcome`].
+/// The progress of a message: see [`RemoteActor::outcome`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome<R> {
-    /// It waits, behind as many others.
+    /// The message waits.
     Waiting {
-        /// As many.
+        /// The number of messages before it.
         ahead: u64,
     },
-    /// A drainer has it in its hands.
+    /// The message was handed to a drainer.
     Running {
-        /// Which attempt it is, from 1 on.
+        /// The number of the attempt, from 1 on.
         attempt: u32,
     },
-    /// It was handled, with this reply.
+    /// The message was handled, with this reply.
     Done(R),
-    /// All its attempts have failed: it is a dead letter.
+    /// All attempts have failed, and the message is a dead letter.
     Dead {
-        /// Why the last one has.
+        /// The error of the last one.
         error: String,
     },
-    /// It was withdrawn, and certainly never runs.
+    /// The message was withdrawn, and certainly never runs.
     Withdrawn,
-    /// Nothing is known of it: it never came, or its outcome was not kept that long.
+    /// The message is not known: it was never stored, or its outcome is no longer kept.
     Unknown,
 }
 
-/// What is known of an actor: [`RemoteActor::info`].
+/// A snapshot of an actor: see [`RemoteActor::info`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ActorInfo<S> {
-    /// How many messages wait, those in a drainer's hands included.
+    /// The number of messages, including those that were handed to a drainer.
     pub waiting: u64,
-    /// Who drains it: the number of its client, and of its request.
+    /// The drainer: the number of its client, and of its request.
     pub drainer: Option<String>,
-    /// How long its lease lasts, if it is not renewed.
+    /// The rest of the drainer's lease, if it is not renewed.
     pub remaining: Duration,
-    /// How many attempts at the first message have failed.
+    /// The number of failed attempts at the first message.
     pub attempts: u32,
-    /// The last hold's number, if there was one.
+    /// The fence of the last hold, if there was one.
     pub fence: Option<Fence>,
-    /// The state, as the last step has stored it. None: nothing was handled yet.
+    /// The stored state. `None` before the first message was handled.
     pub state: Option<S>,
 }
 
@@ -336,13 +338,13 @@ where
         &self.id
     }
 
-    /// Leaves a message, of a type that the kind takes. What is awaited is that it is stored, not
-    /// that it is handled.
+    /// Sends a message of a type that the kind takes. The future completes when the message is
+    /// stored, not when it is handled.
     pub fn tell<M: Serialize + 'static>(&self, message: M) -> Tell<S> {
         Tell::new(&self.actors, &self.id, &message)
     }
 
-    /// Leaves a message, and asks for the reply of its handler.
+    /// Sends a message, and requests the reply of its handler.
     pub fn ask<M>(&self, message: M) -> Ask<S, S::Reply>
     where
         M: Serialize + 'static,
@@ -351,7 +353,7 @@ where
         Ask::new(&self.actors, &self.id, &message)
     }
 
-    /// As [`ask`](Self::ask), of a handler that waits.
+    /// Asks an async handler, as [`ask`](Self::ask) does.
     pub fn ask_async<M>(&self, message: M) -> Ask<S, S::Reply>
     where
         M: Serialize + 'static,
@@ -360,8 +362,8 @@ where
         Ask::new(&self.actors, &self.id, &message)
     }
 
-    /// Where a message is, by its id, with a reply of this type. Stale on return, unless it is
-    /// over.
+    /// Returns the progress of a message by its id, with a reply of this type. It may be stale by
+    /// the time it is read, unless it is final.
     pub fn outcome<R>(&self, id: &str) -> Reply<Result<Outcome<R>, MessageError>>
     where
         R: DeserializeOwned + Send + 'static,
@@ -370,8 +372,8 @@ where
         self.progress(act)
     }
 
-    /// Takes a message back, by its id. [`Outcome::Withdrawn`]: it certainly never runs; otherwise
-    /// it may have begun, or is over.
+    /// Withdraws a message by its id. With [`Outcome::Withdrawn`] it certainly never runs;
+    /// otherwise it may have begun, or has an outcome.
     pub fn withdraw<R>(&self, id: &str) -> Reply<Result<Outcome<R>, MessageError>>
     where
         R: DeserializeOwned + Send + 'static,
@@ -398,7 +400,7 @@ where
         })
     }
 
-    /// What is known of the actor. Stale on return.
+    /// Returns a snapshot of the actor, which may be stale by the time it is read.
     pub fn info(&self) -> Reply<Result<ActorInfo<S>, MessageError>> {
         let act = MailboxAct::Look { actor: self.id.to_string() };
         self.actors.once(&self.id, act, |answer| {
@@ -421,8 +423,8 @@ where
         })
     }
 
-    /// Drains the actor here, until then. If somebody else does, a drain with a deadline waits for
-    /// that one to let go, and one without returns. A failed attempt ends a drain with a deadline.
+    /// Drains the actor here. If another process drains it, a drain with a deadline waits for its
+    /// release, and one without returns. A failed attempt ends a drain with a deadline.
     ///
     /// # Examples
     /// ```
@@ -446,7 +448,7 @@ where
     /// let mails = remote.actors::<Mails>("mail").message::<Send>("send").drains(Drains::Never);
     /// let ada = mails.open()?.of("ada")?;
     /// ada.tell(Send).wait()?;
-    /// // A host that ends in five seconds, and has another one go on.
+    /// // This host ends in five seconds, and asks another one to go on.
     /// let invoke = |actor: String| async move { Err(format!("no other host for {actor}")) };
     /// let until = Until::within(Duration::from_secs(5))?.or_hand_to(invoke);
     /// assert_eq!(ada.drain(until).wait()??.handled, 1);
@@ -459,7 +461,7 @@ where
             loop {
                 let busy = match drain::claim(&client, &kind, &id).await? {
                     Ok(held) => {
-                        // One that is cut has said to the store what it could.
+                        // A drain that is cut has reported what it could.
                         let gone = Err(MessageError::ExecutorGone);
                         return kind.drain(held, until).await.unwrap_or(gone);
                     }

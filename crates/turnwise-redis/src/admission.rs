@@ -1,8 +1,8 @@
 //! First come, first served, exactly to a limit, for programs on several machines.
 //!
-//! The order is that in which requests come to the store. One step says whether there is a place,
-//! writes the row, and counts it: so there are never more rows than places, whatever is killed
-//! when.
+//! The order is that in which requests arrive at the store. One step finds a place, writes the row
+//! and counts it. So there are never more rows than places, whatever process is killed at whatever
+//! time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,24 +22,25 @@ use crate::refused::{AdmissionError, LONGEST_ROW, MOST_PLACES, Refused};
 use crate::step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen};
 use crate::time::{Moment, after};
 
-/// The most rows of a page.
+/// The maximum number of rows of a page.
 const PAGE: u32 = 1000;
 
-/// First come, first served, exactly to a limit, one row for each applicant, whatever machines they
-/// are on: see [`Remote::admission`](crate::Remote::admission). Clones are the same admission.
+/// First come, first served, exactly to a limit, with one row for each applicant, whatever machine
+/// it comes from: see [`Remote::admission`](crate::Remote::admission). Clones share the same
+/// admission.
 ///
-/// Who is in has a place of its own, from 1 to the limit, and a row in the store, for good. When
-/// the limit is reached, the admission is closed for good. An applicant who is in and applies again
-/// hears of its place, also after the close.
+/// An admitted applicant has a place of its own, from 1 to the limit, and a permanent row in the
+/// store. When the limit is reached, the admission is closed for good. An admitted applicant that
+/// applies again gets its place, also after the close.
 ///
-/// Rows that live elsewhere, in a database say, are written between two steps:
+/// Rows that are stored elsewhere, such as in a database, are written between two steps:
 /// [`reserve`](Self::reserve) a place; write the row there, with the place and the fence under
-/// unique constraints; [confirm](Reservation::confirm). A place that is not confirmed comes back
-/// when its reservation is dropped, or when the lease of its client that is gone has ended; it goes
-/// to the first who waits.
+/// unique constraints; [confirm](Reservation::confirm). A place that is not confirmed becomes free
+/// when its reservation is dropped, or when the lease of its vanished client has ended. It is
+/// granted to the first waiter.
 ///
-/// Rows are as durable as the server is set up to be (`appendonly yes`), and stay until somebody
-/// deletes their keys.
+/// Rows are as durable as the server is configured to be (`appendonly yes`), and stay until their
+/// keys are deleted.
 ///
 /// # Examples
 /// ```
@@ -61,43 +62,43 @@ pub struct Admission {
     name: Arc<str>,
 }
 
-/// An applicant who is in.
+/// An admitted applicant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Admitted {
-    /// In this place, from 1 on.
+    /// The place, from 1 on.
     pub place: u64,
     /// The number of the entry: greater than those of all entries and reservations before.
     pub fence: Fence,
 }
 
-/// What is known of an admission: [`Admission::info`].
+/// A snapshot of an admission: see [`Admission::info`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdmissionInfo {
-    /// How many places there are.
+    /// The number of places.
     pub limit: u64,
-    /// How many rows are written.
+    /// The number of rows.
     pub admitted: u64,
-    /// How many places are reserved.
+    /// The number of reserved places.
     pub reserved: u64,
-    /// How many requests wait for one.
+    /// The number of waiting requests.
     pub waiting: u64,
-    /// Is nobody let in any more, but for those who have a place reserved?
+    /// True if only applicants with a reserved place can still be admitted.
     pub closed: bool,
 }
 
-/// A row of an admission: [`Admission::rows`].
+/// A row of an admission: see [`Admission::rows`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
-    /// Who is in.
+    /// The applicant.
     pub applicant: String,
-    /// In this place, from 1 on.
+    /// The place, from 1 on.
     pub place: u64,
     /// The number of the entry.
     pub fence: Fence,
-    /// What was written.
+    /// The content of the row.
     pub row: Vec<u8>,
 }
 
@@ -112,19 +113,20 @@ impl Admission {
         Ok(Admission { client, admission: AdmissionKey { key, limit }, name: name.into() })
     }
 
-    /// Applies: the row is written if there is a place. If all are taken and some of them reserved
-    /// only, it waits until one comes back or none can. The limit of waiting is the client's
-    /// [patience](crate::RemoteBuilder::give_up_after) with a store that does not answer. Waits for
-    /// nobody; the [`Acquire`] does.
+    /// Applies: the row is written if there is a place. If all places are taken, but some of them
+    /// only reserved, the request waits until one becomes free or none can. The limit of the wait
+    /// is the client's [patience](crate::RemoteBuilder::give_up_after) with a store that does not
+    /// answer. This call does not wait; the [`Acquire`] does.
     ///
-    /// What is refused is certainly not in, but for [`Refused::Store`] and [`Refused::Withdrawn`].
-    /// Dropping the [`Acquire`] gives the request up, unless the row is written by then.
+    /// After an error other than [`Refused::Store`] and [`Refused::Withdrawn`] the applicant is
+    /// certainly not admitted by this request. Dropping the [`Acquire`] gives the request up,
+    /// unless the row is written by then.
     pub fn admit(&self, applicant: &str, row: impl Into<Vec<u8>>) -> Acquire<Admitted, Refused> {
         self.admit_within(applicant, row, Limits::NONE)
     }
 
-    /// Applies, and waits so long for a place that is reserved by others. Zero: not at all. The
-    /// limits have no lease: a row is for good.
+    /// Applies, with a limit on the wait for a place that is reserved by others. Zero is one
+    /// attempt. The limits must have no lease: a row is permanent.
     ///
     /// # Examples
     /// ```
@@ -160,14 +162,14 @@ impl Admission {
         }
     }
 
-    /// Reserves a place, and waits for one as [`admit`](Self::admit) does. It is kept by the client
-    /// as long as the [`Reservation`] lives.
+    /// Reserves a place, and waits for one as [`admit`](Self::admit) does. The client keeps it as
+    /// long as the [`Reservation`] lives.
     pub fn reserve(&self, applicant: &str) -> Acquire<Reservation, Refused> {
         self.reserve_within(applicant, Limits::NONE)
     }
 
-    /// Reserves a place, with limits: how long to wait, and for how long to reserve. One with a
-    /// lease of its own ends with that.
+    /// Reserves a place with limits on the wait and on the reservation. A reservation with a lease
+    /// of its own ends with that lease.
     ///
     /// # Examples
     /// ```
@@ -207,13 +209,13 @@ impl Admission {
         }
     }
 
-    /// Closes it, for good: nobody is let in any more, and nobody waits, but those who have a place
-    /// reserved may confirm. To close again changes nothing.
+    /// Closes the admission for good. No applicant is admitted after it, and no request waits, but
+    /// reserved places can still be confirmed. Closing again has no effect.
     pub fn close(&self) -> Reply<Result<(), Refused>> {
         self.once(AdmissionAct::Close, |_| Some(()))
     }
 
-    /// What is known of the admission. Stale on return.
+    /// Returns a snapshot of the admission, which may be stale by the time it is read.
     pub fn info(&self) -> Reply<Result<AdmissionInfo, Refused>> {
         let limit = self.admission.limit;
         self.once(AdmissionAct::Look, move |answer| {
@@ -227,9 +229,8 @@ impl Admission {
         })
     }
 
-    /// Rows in the order in which they were written, without the first `from`, and `most` of them;
-    /// 1,000 at most come at once. A row that was there once is there again in the same place of
-    /// the order, so pages miss none.
+    /// Returns up to `most` rows in the order in which they were written, without the first `from`;
+    /// at most 1,000. The position of a row does not change, so pages miss none.
     ///
     /// # Examples
     /// ```
@@ -297,10 +298,10 @@ fn row_fits(row: &[u8]) -> Result<(), Refused> {
     }
 }
 
-/// What a request is for.
+/// The purpose of a request.
 enum Want {
     Row(Vec<u8>),
-    /// A place, for so long; without a lease, as long as the client keeps it.
+    /// A place, with a lease; without one, as long as the client keeps it.
     Place(Option<Duration>),
 }
 
@@ -308,7 +309,7 @@ fn entered(place: u64, fence: u64) -> Admitted {
     Admitted { place, fence: Fence::from_number(fence) }
 }
 
-/// Asks until it is decided: in, or a place is reserved.
+/// Sends the request until it is decided.
 async fn ask(
     application: &Arc<Application>,
     want: Want,
@@ -346,7 +347,7 @@ async fn ask(
             AdmissionAnswer::Pending { place } => {
                 return give_up(application, Refused::Pending { place }).await;
             }
-            // For good, whatever of it may be on its way.
+            // The answer is final, whatever copies may be on their way.
             answer => {
                 application.is_over();
                 return Err(match answer {
@@ -370,8 +371,8 @@ async fn ask(
     }
 }
 
-/// It is refused. If copies of the request may be on their way, the store refuses them from now on,
-/// or says that one of them has come before.
+/// Returns the refusal. If copies of the request may be on their way, makes the store refuse them
+/// first, unless one of them has been admitted.
 async fn give_up(application: &Application, refused: Refused) -> Result<Admitted, Refused> {
     application.waits_no_more();
     if let (act, true) = application.cancel() {
@@ -385,49 +386,52 @@ async fn give_up(application: &Application, refused: Refused) -> Result<Admitted
     Err(refused)
 }
 
-/// A place that is reserved, until it is [confirmed](Self::confirm). Dropping it gives the place
-/// back, and waits for nothing; it may be dropped on any thread.
+/// A reserved place, until it is [confirmed](Self::confirm). Dropping it releases the place, and
+/// does not wait; it may be dropped on any thread.
 #[must_use = "dropping it gives the place back"]
 pub struct Reservation {
     application: Arc<Application>,
     place: u64,
     fence: Fence,
-    /// After the application. None: it was not handed out yet.
+    /// Dropped after the application. `None` until it is handed out.
     handles: Option<Handles>,
 }
 
 impl Reservation {
-    /// Who has reserved it.
+    /// The applicant that has reserved it.
     pub fn applicant(&self) -> &str {
         &self.application.claim.applicant
     }
 
-    /// The place, from 1 on. If it comes back, it is given to another one.
+    /// The place, from 1 on. If it is released, another applicant gets it.
     pub fn place(&self) -> u64 {
         self.place
     }
 
-    /// The number of the reservation: greater than those of all entries and reservations before.
-    /// Nobody else has it, ever.
+    /// The number of the reservation: greater than those of all entries and reservations before,
+    /// and unique.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// So long the place is reserved at least, by this machine's clock, if it is not kept longer.
+    /// The time that the place stays reserved at least, by this machine's clock, if it is not kept
+    /// longer.
     pub fn remaining(&self) -> Duration {
         self.application.remaining()
     }
 
-    /// Is the reservation over? Then somebody else may have the place. Stale on return: what counts
-    /// is whether it is [confirmed](Self::confirm). Wait-free but for a short lock.
+    /// True if the reservation is over. Another applicant may have the place then. The answer may
+    /// be stale by the time it is read: only the [confirmation](Self::confirm) counts. Takes a
+    /// short lock, and does not wait otherwise.
     pub fn is_lost(&self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// Writes the row: the applicant is in, for good. The reservation is kept until the answer
-    /// comes, whether anybody waits for that or not.
+    /// Writes the row: the applicant is admitted for good. The reservation is kept until the answer
+    /// comes, whether the reply is awaited or not.
     ///
-    /// The answer is [`Refused::Lost`] if the reservation was over before: then it is not in.
+    /// Fails with [`Refused::Lost`] if the reservation was over before; the applicant is not
+    /// admitted then.
     pub fn confirm(self, row: impl Into<Vec<u8>>) -> Reply<Result<Admitted, Refused>> {
         let row = row.into();
         let fits = row_fits(&row);
@@ -447,7 +451,7 @@ impl Reservation {
         })
     }
 
-    /// Gives the place back, and tells when that is done.
+    /// Releases the place. The reply comes when that is done.
     pub fn cancel(self) -> Reply<Result<(), Refused>> {
         let Reservation { application, handles: _handles, .. } = self;
         application.client.clone().reply(async move {

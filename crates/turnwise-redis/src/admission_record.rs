@@ -1,7 +1,6 @@
-//! An admission of a store, and its steps: what the scripts `desk_*` do over there, as a machine of
-//! its own.
+//! The state machine of admissions, which the scripts `admission_*` implement in a server.
 //!
-//! An applicant has one entry at most, and moves along:
+//! An applicant has one entry at most, which changes as follows:
 //!
 //! ```text
 //!            Admit (a place is free)
@@ -14,19 +13,19 @@
 //!    └─ all are taken ──▶ queued ──┘ a place comes back, and it is the first
 //! ```
 //!
-//! Each step *settles* first: reservations whose leases are over have ended, and a place that has
-//! come back is reserved for the first in the queue whose queue entry is still kept, for as long as
-//! that is kept. If no place can ever come back, those who wait are sent away.
+//! Each step *settles* first: expired reservations end, and a place that was released is reserved
+//! for the first queue entry that is still alive, until that entry's time of expiry. If no place
+//! can be released any more, the waiters are dismissed.
 //!
-//! - D1: rows and reservations together are never more than the limit, and each has a place of its
-//!   own among 1 to the limit. A row counts in the step that writes it.
+//! - D1: rows and reservations together never exceed the limit, and each has a place of its own
+//!   from 1 to the limit. A row counts in the step that writes it.
 //! - D2: an applicant has one entry: a row, a reservation, or a queue entry.
-//! - D3: a place is free only if nobody waits, or the admission is closed.
-//! - D4: fences increase strictly. A new one is the moment, in microseconds, or one more than the
-//!   last: so a store that has lost its records goes on above them.
-//! - D5: a row stays, and its request hears of it whenever it asks again.
-//! - D6: a request that was given up for good gets nothing, however late its messages come.
-//! - D7: closed is for good. A full admission is closed.
+//! - D3: a place is free only if the queue is empty, or the admission is closed.
+//! - D4: fences increase strictly. A new fence is the greater of the time in microseconds and the
+//!   last fence plus one. So a store that has lost its records goes on above them.
+//! - D5: a row is permanent, and its request gets it whenever it asks again.
+//! - D6: a request that was given up for good gets nothing, however late its messages arrive.
+//! - D7: closed is final. A full admission is closed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -37,27 +36,28 @@ use crate::step::{
 };
 use crate::step::{Notice, Standing, Token};
 
-/// Times are microseconds on the store's clock.
+/// The state of one admission. Times are microseconds of the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct AdmissionRecord {
-    /// How many places there are. 0: nobody has said it.
+    /// The number of places. 0: none was stated yet.
     pub(crate) limit: u64,
     closed: bool,
-    /// The last entry's number.
+    /// The fence of the last entry.
     fence: u64,
     /// The highest place that was ever given.
     given: u64,
-    /// Places below that have come back.
+    /// Lower places that were released.
     back: BTreeSet<u64>,
     entries: BTreeMap<String, Entry>,
-    /// When which reservation ends.
+    /// Reservations by the ends of their leases.
     leases: BTreeSet<(u64, String)>,
-    /// Who waits.
+    /// Waiting applicants.
     queue: VecDeque<String>,
-    /// Who is in, in the order in which the rows were written.
+    /// Admitted applicants, in the order in which their rows were written.
     rows: Vec<String>,
-    /// Who has given up although requests may come, and until when that is known.
+    /// Tokens that were given up although copies of their requests may arrive, and until when each
+    /// is known.
     gone: BTreeMap<Token, u64>,
 }
 
@@ -76,7 +76,7 @@ enum State {
     Row { place: u64, fence: u64, row: Vec<u8> },
 }
 
-/// What a place is wanted for.
+/// The purpose of a place.
 enum Want<'a> {
     Row(&'a [u8]),
     Lease(Duration),
@@ -87,7 +87,7 @@ fn micros(duration: Duration) -> u64 {
 }
 
 impl AdmissionRecord {
-    /// Does a step, now.
+    /// Executes a step at this time.
     pub(crate) fn step(
         &mut self,
         now: u64,
@@ -171,7 +171,7 @@ impl AdmissionRecord {
         !self.back.is_empty() || self.given < self.limit
     }
 
-    /// A place that is free, and the number of who has it from now on.
+    /// Takes a free place, and returns it with its fence.
     fn place(&mut self, now: u64) -> (u64, u64) {
         self.fence = now.max(self.fence + 1);
         let place = self.back.pop_first().unwrap_or_else(|| {
@@ -195,7 +195,7 @@ impl AdmissionRecord {
         AdmissionAnswer::Reserved { place, fence }
     }
 
-    /// The reservation has ended; its lease is not counted any more.
+    /// Ends a reservation whose lease is no longer listed.
     fn gives_back(&mut self, applicant: &str) {
         if let Some(Entry { state: State::Reserved { place, .. }, .. }) =
             self.entries.remove(applicant)
@@ -204,7 +204,7 @@ impl AdmissionRecord {
         }
     }
 
-    /// So long the first lease lasts that ends.
+    /// Returns the time until the first lease ends.
     fn busy(&self, now: u64) -> Duration {
         let first = self.leases.first().map(|(until, _)| *until);
         Duration::from_micros(first.unwrap_or(now) - now)
@@ -249,7 +249,7 @@ impl AdmissionRecord {
                     return AdmissionAnswer::Pending { place: None };
                 }
                 State::Queued { .. } => {
-                    // The request that had that queue entry is gone.
+                    // The request of that queue entry is gone.
                     self.entries.remove(applicant);
                     self.queue.retain(|other| other != applicant);
                 }
@@ -281,7 +281,7 @@ impl AdmissionRecord {
         AdmissionAnswer::Queued { ahead: ahead as u64, busy }
     }
 
-    /// The reservation lasts until then.
+    /// Extends a reservation to this time.
     fn prolong(&mut self, applicant: &str, to: u64) {
         if let Some(Entry { state: State::Reserved { until, .. }, .. }) =
             self.entries.get_mut(applicant)
@@ -312,7 +312,7 @@ impl AdmissionRecord {
         let mut standings = Vec::with_capacity(claims.len());
         for (Claim { token, applicant }, wanted) in claims {
             let entry = self.entries.get_mut(applicant).filter(|entry| entry.token == *token);
-            // A late copy of the request may have reserved anew.
+            // A late copy of the request may have made another reservation.
             let is_it = |fence| *wanted == 0 || *wanted == fence;
             standings.push(match entry.map(|entry| &mut entry.state) {
                 Some(State::Queued { alive }) => {

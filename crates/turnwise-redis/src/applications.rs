@@ -1,10 +1,10 @@
-//! What a client keeps of its requests for places of admissions.
+//! A client's requests for places of admissions.
 //!
-//! - T1: a request has one application, which all that work for it share. The last one that lets go
-//!   of it tells the store, once; so nothing is reserved that nobody has here, and nobody waits
-//!   twice.
-//! - T2: the answer "not in" is certain: copies of its request that may be on their way are refused
-//!   by the store before the answer is given.
+//! - T1: a request has one application, shared by all that work for it. Dropping the last reference
+//!   reports the end to the store, once. So no place stays reserved without an owner here, and no
+//!   request waits twice.
+//! - T2: the answer "not in" is certain: before it is given, the store has been made to refuse
+//!   copies of the request that may be on their way.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,7 +27,7 @@ pub(crate) struct Application {
     admission: AdmissionKey,
     pub(crate) claim: Claim,
     sent: Sent,
-    /// It changes when there may be news.
+    /// Changes when there may be news.
     news: watch::Sender<()>,
     phase: Mutex<Phase>,
 }
@@ -45,12 +45,13 @@ enum Phase {
     Plain,
     /// It has a queue entry.
     Waits,
-    /// It has a place reserved, by this machine's clock until then. The client keeps it, or it ends
-    /// with its lease.
+    /// It has a reserved place, until this moment of this machine's clock. If `kept`, the client
+    /// renews the lease; otherwise the reservation ends with it.
     Holds { until: Moment, fence: u64, kept: bool },
 }
 
-/// The applications of a client, by their tokens; and the admissions at which somebody keeps some.
+/// A client's applications by their tokens, and the admissions that have a task which keeps
+/// entries.
 #[derive(Default)]
 pub(crate) struct Applications {
     all: HashMap<Token, Weak<Application>>,
@@ -58,7 +59,7 @@ pub(crate) struct Applications {
 }
 
 impl Applications {
-    /// Who has to look again.
+    /// Returns the applications that have to check their state.
     pub(crate) fn noticed(&self, notice: &Notice) -> Vec<Arc<Application>> {
         match notice {
             Notice::Granted(token) | Notice::Lost(token) => {
@@ -77,7 +78,7 @@ impl AdmissionKey {
 }
 
 impl Client {
-    /// Has a step of an admission done. Also said: may requests of it be on their way yet?
+    /// Sends a step of an admission. Also returns whether copies of it may still be on their way.
     pub(crate) async fn call_admission(
         &self,
         op: &Op,
@@ -95,7 +96,7 @@ impl Client {
 }
 
 impl Application {
-    /// The application of a new request.
+    /// Creates the application of a new request.
     pub(crate) fn take(
         client: &Arc<Client>,
         admission: &AdmissionKey,
@@ -115,7 +116,7 @@ impl Application {
         application
     }
 
-    /// Has a step of its token done.
+    /// Sends a step that makes its token known to the store.
     pub(crate) async fn send(
         &self,
         act: AdmissionAct,
@@ -124,13 +125,13 @@ impl Application {
         self.sent.by(self.client.call_admission(&self.admission.op(act), until)).await
     }
 
-    /// What gives it up, and whether requests of it may be on their way.
+    /// Returns the step that withdraws it, and whether copies of its requests may be on their way.
     pub(crate) fn cancel(&self) -> (AdmissionAct, bool) {
         let late = self.sent.is_late();
         (AdmissionAct::Cancel { claim: self.claim.clone(), late }, late)
     }
 
-    /// There is nothing to say to the store any more.
+    /// Marks it as complete: the store need not learn of the end.
     pub(crate) fn is_over(&self) {
         *self.phase() = Phase::Plain;
         self.sent.ends();
@@ -145,22 +146,22 @@ impl Application {
     }
 
     fn phase(&self) -> MutexGuard<'_, Phase> {
-        // Nothing that can panic is done under it.
+        // No code that can panic runs under this lock.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It has a queue entry: that is kept from now on.
+    /// Marks it as queued. The client keeps its queue entry from now on.
     pub(crate) fn waits(&self, busy: Duration) {
         *self.phase() = Phase::Waits;
         self.is_kept(busy);
     }
 
-    /// It waits no more.
+    /// Marks it as no longer queued.
     pub(crate) fn waits_no_more(&self) {
         *self.phase() = Phase::Plain;
     }
 
-    /// It has a place until then, or as long as the client keeps it.
+    /// Marks a place as reserved until then, or as long as the client keeps it.
     pub(crate) fn holds(&self, until: Moment, fence: u64, kept: bool) {
         *self.phase() = Phase::Holds { until, fence, kept };
         if kept {
@@ -168,7 +169,7 @@ impl Application {
         }
     }
 
-    /// So long its reservation lasts at least.
+    /// Returns the time that its reservation lasts at least.
     pub(crate) fn remaining(&self) -> Duration {
         match *self.phase() {
             Phase::Holds { until, .. } => until.remaining(),
@@ -183,7 +184,8 @@ impl Application {
         }
     }
 
-    /// What the store has said to a step that was sent then, of a place, or of a queue entry (0).
+    /// Applies what the store answered to a step sent at that time, about a place or a queue entry
+    /// (0).
     fn stands(&self, standing: Standing, sent: Moment, asked: u64) {
         let mut phase = self.phase();
         match (&mut *phase, standing) {
@@ -191,7 +193,7 @@ impl Application {
             (Phase::Holds { until, kept: true, .. }, Standing::Holds) if asked != 0 => {
                 *until = sent.and(self.client.lease());
             }
-            // What is said of a queue entry says nothing of the place that has come since.
+            // An answer about a queue entry says nothing about a place that was granted since.
             (Phase::Holds { .. }, Standing::Nowhere) if asked != 0 => *phase = Phase::Plain,
             _ => {}
         }
@@ -204,26 +206,26 @@ impl Drop for Application {
         if self.sent.ends() {
             let (client, op) = (self.client.clone(), self.admission.op(self.cancel().0));
             self.client.spawn(async move {
-                // If the store does not hear it, the queue entry or the lease runs out by itself.
+                // If the store does not receive it, the queue entry or the lease expires.
                 let _ = client.call(&op, client.patience()).await;
             });
         }
     }
 }
 
-/// Keeps the queue entries and the reservations that a client has at an admission, by one step for
-/// all, until there are none.
+/// Keeps a client's queue entries and reservations at an admission, with one step for all, until
+/// there are none.
 async fn keep(client: Weak<Client>, admission: AdmissionKey, mut busy: Duration) {
     loop {
         let Some(strong) = client.upgrade() else { return };
         let third = strong.place().min(strong.lease()) / 3;
         drop(strong);
-        // The end of somebody's lease needs no notice.
+        // The end of another client's lease sends no notice.
         let pause = third.min(busy.saturating_add(Duration::from_millis(1))).max(SHORTEST / 2);
         sleep_until(after(pause)).await;
         let Some(client) = client.upgrade() else { return };
         let borrows = client.business.under_way();
-        // Dropped after the lock of the applications is: the last of one takes that lock.
+        // Dropped after the lock of the applications: dropping the last reference takes that lock.
         let all: Vec<Arc<Application>>;
         let (kept, claims): (Vec<_>, Vec<_>) = {
             let mut applications = client.applications();
@@ -239,7 +241,7 @@ async fn keep(client: Weak<Client>, admission: AdmissionKey, mut busy: Duration)
             });
             let kept: (Vec<_>, Vec<_>) = kept.unzip();
             if kept.0.is_empty() {
-                // Under the lock: the next one begins anew.
+                // Under the lock, so that the next application starts a new task.
                 applications.kept.remove(&admission.key);
             }
             kept
@@ -265,7 +267,7 @@ async fn keep(client: Weak<Client>, admission: AdmissionKey, mut busy: Duration)
                     }
                 }
             }
-            // Those who wait ask themselves, and hear what is wrong. Those who hold have clocks.
+            // Waiters ask again, and get the error themselves. Holders have their leases' ends.
             _ => {
                 let waiting = applications.filter(|(_, asked)| *asked == 0);
                 waiting

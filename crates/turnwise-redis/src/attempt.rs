@@ -1,14 +1,13 @@
-//! What is asked of a store: by its caller at first, then on the client's thread.
+//! Attempts of requests: by their callers first, then on the client's thread.
 //!
-//! - A1: the first attempt is made by its caller: in the caller's runtime, or, for a thread that
-//!   waits, in one that the client keeps. So no other thread is woken for an answer that comes at
-//!   once.
-//! - A2: what has to wait longer, or to try again, moves to the client's thread, where notices are.
-//!   It moves whole, and once.
-//! - A3: what its caller does not poll moves, too: what was never polled, or not since it was
-//!   woken, or not before its place in a queue has to be kept. The client's thread looks for such a
-//!   few times a second, while there are attempts. So all that is asked for is sent, places are
-//!   kept, and holds are renewed, whether anybody polls or not.
+//! - A1: the first attempt runs on its caller: in the caller's runtime, or, for a thread that
+//!   waits, in a runtime that the client keeps. So an immediate answer wakes no other thread.
+//! - A2: a request that has to wait longer, or to be repeated, moves to the client's thread, which
+//!   receives notices. It moves as a whole, and once.
+//! - A3: a request that its caller does not poll moves, too: if it was never polled, or not since
+//!   it was woken, or not before its queue entry has to be refreshed. While there are attempts, the
+//!   client's thread looks for such requests a few times a second. So each request is sent, queue
+//!   entries are kept and holds are renewed, whether the futures are polled or not.
 //! - A4: callers' wakers, and stores, may panic, and may block where a caller polls. The client's
 //!   thread waits for no caller, and goes on if a waker panics.
 
@@ -29,18 +28,18 @@ use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
 use crate::business::{Business, Handles};
 use crate::error::{LockError, ReleaseError};
 
-/// The caller of an attempt, as the attempt's future knows it.
+/// The caller of an attempt, as the attempt's future sees it.
 #[derive(Clone)]
 pub(crate) struct Caller {
     signal: Arc<Signal>,
 }
 
-/// What an attempt and its future share. Wakes the caller that polled last.
+/// State shared by an attempt and its future. Wakes the caller that polled last.
 struct Signal {
     waker: Mutex<Waker>,
-    /// Its caller has not polled since it was woken, or never.
+    /// True if the caller has not polled since it was woken, or never.
     is_due: AtomicBool,
-    /// It is the client's thread's.
+    /// True once the client's thread has it.
     has_moved: AtomicBool,
 }
 
@@ -51,17 +50,17 @@ impl Caller {
         Caller { signal: Arc::new(Signal { waker, is_due, has_moved }) }
     }
 
-    /// It is the client's thread already.
+    /// The caller of an attempt that begins on the client's thread.
     pub(crate) fn there() -> Self {
         Caller::new(true)
     }
 
-    /// True if the caller polls it still.
+    /// True while the caller polls it.
     pub(crate) fn is_here(&self) -> bool {
         !self.signal.has_moved.load(Relaxed)
     }
 
-    /// Moves to the client's thread, unless it is there.
+    /// Moves the attempt to the client's thread, unless it is there.
     pub(crate) async fn moves(&self) {
         let mut moves = !self.signal.has_moved.swap(true, Relaxed);
         poll_fn(|_| match std::mem::take(&mut moves) {
@@ -92,11 +91,11 @@ impl Wake for Signal {
 
 type Asking<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
-/// What is asked, until its answer is had.
+/// The state of a request.
 enum State<T, E> {
-    /// It is its caller's.
+    /// The caller polls it.
     Here(Here<T, E>),
-    /// It is the client's thread's.
+    /// The client's thread runs it.
     There(Reply<Result<T, E>>, AbortHandle),
     Answered(Result<T, E>),
     Over,
@@ -109,7 +108,7 @@ struct Here<T, E> {
     listed: Listed,
 }
 
-/// An attempt is among those that are their callers', as long as this lives.
+/// Registers an attempt as polled by its caller, until it is dropped.
 struct Listed {
     home: Arc<Home>,
     number: u64,
@@ -121,25 +120,26 @@ impl Drop for Listed {
     }
 }
 
-/// What the attempts of a client need: its thread, and runtimes for threads that wait.
+/// Shared by the attempts of a client: its thread, and runtimes for threads that wait.
 pub(crate) struct Home {
     io: Handle,
     business: Arc<Business>,
     callers: Mutex<Callers>,
-    /// None: callers make no attempts themselves.
+    /// `None` if callers make no attempts themselves.
     threads: Option<Threads>,
-    /// What is its callers' yet is looked at so often: before a place, or a hold, has to be kept.
+    /// The interval at which attempts of callers are checked: shorter than the lifetimes of queue
+    /// entries and holds.
     pause: Duration,
-    /// And it is not its callers' for longer than this.
+    /// The age at which an attempt moves to the client's thread.
     old: Duration,
 }
 
-/// The attempts that are their callers', by their numbers: older ones have lower numbers.
+/// The attempts that their callers poll, by number: older ones have lower numbers.
 #[derive(Default)]
 struct Callers {
     next: u64,
     here: BTreeMap<u64, Weak<dyn Adopted>>,
-    /// The client's thread looks at them.
+    /// True while a task checks them.
     looks: bool,
 }
 
@@ -161,14 +161,15 @@ impl Home {
     }
 
     fn callers(&self) -> MutexGuard<'_, Callers> {
-        // No code of others runs under it.
+        // No code of users runs under this lock.
         self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the client's thread may take from its caller.
+/// An attempt that the client's thread can take over.
 trait Adopted: Send + Sync {
-    /// Takes it, if it is due, or older than that. Returns the waker of the task that waits for it.
+    /// Takes it over if it is due, or older than this. Returns the waker of the task that waits for
+    /// it.
     fn moves(&self, old: Duration) -> Option<Waker>;
 }
 
@@ -183,14 +184,14 @@ impl<T: Send + 'static, E: Send + 'static> Adopted for Mutex<State<T, E>> {
     }
 }
 
-/// Looks for what its callers do not poll, as long as there is anything.
+/// Moves attempts that their callers do not poll, as long as there are any.
 async fn look(home: Weak<Home>, pause: Duration) {
     let mut looked = 0;
     loop {
         sleep(pause).await;
         let Some(home) = home.upgrade() else { return };
         let mut callers = home.callers();
-        // What has been there for longer than a pause.
+        // Those that have existed for longer than a pause.
         let late = callers.here.range(..looked).filter_map(|(_, late)| late.upgrade());
         let late: Vec<_> = late.collect();
         callers.looks = !callers.here.is_empty() || callers.next != looked;
@@ -198,7 +199,7 @@ async fn look(home: Weak<Home>, pause: Duration) {
         let goes_on = callers.looks;
         drop(callers);
         for waker in late.iter().filter_map(|late| late.moves(home.old)) {
-            // It may panic, in a task of its own.
+            // A waker may panic, so it runs in a task of its own.
             home.io.spawn(async move { waker.wake() });
         }
         if !goes_on {
@@ -214,7 +215,8 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
         State::There(reply, task.abort_handle())
     }
 
-    /// Polls what is its caller's, in the caller's runtime. False: it is not, or no more.
+    /// Polls an attempt of this caller, in the caller's runtime. Returns false if it has moved or
+    /// completed.
     fn poll_here(&mut self, cx: &mut Context<'_>) -> bool {
         let State::Here(Here { asking, caller, .. }) = self else { return false };
         caller.signal.waker().clone_from(cx.waker());
@@ -238,7 +240,7 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
         };
     }
 
-    /// Moves it to the client's thread, if it is due, or older than that. Returns the waker of the
+    /// Moves it to the client's thread if it is due, or older than this. Returns the waker of the
     /// task that waits for it.
     fn moves_if_due(&mut self, old: Duration) -> Option<Waker> {
         let State::Here(Here { caller, since, .. }) = self else { return None };
@@ -286,7 +288,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         Attempt { state: Arc::new(Mutex::new(State::Answered(answer))) }
     }
 
-    /// None: the limit has come. May block.
+    /// Waits for the answer. Returns `None` at the limit. May block.
     fn wait(&mut self, limit: Limit) -> Option<Result<T, E>> {
         let deadline = match limit {
             Limit::Immediate => Some(Instant::now()),
@@ -318,13 +320,13 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         }
     }
 
-    /// Waits as long as it is the caller's.
+    /// Waits as long as the attempt runs on this thread.
     fn wait_here(&self, deadline: Option<Instant>) {
         let home = match &*self.lock() {
             State::Here(here) => here.listed.home.clone(),
             _ => return,
         };
-        // A thread that has a runtime may be one that drives it. One that ends can have none.
+        // A thread that has a runtime may drive it. A thread that ends can have none.
         let may_have = Handle::try_current().is_err_and(|error| error.is_missing_context());
         let threads = home.threads.as_ref().filter(|_| may_have);
         let Some(taken) = threads.and_then(Threads::take) else { return self.lock().moves() };
@@ -333,7 +335,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
             false => Poll::Ready(()),
         });
         let waits = async {
-            // What has come meanwhile is heard of, and read: a server may have closed its
+            // Lets the runtime read what has arrived meanwhile: the server may have closed the
             // connection.
             yield_now().await;
             yield_now().await;
@@ -368,7 +370,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         })
     }
 
-    /// What is due goes on on the client's thread: its caller may not poll again.
+    /// A due attempt moves to the client's thread, because its caller may not poll again.
     fn is_ready(&self) -> bool {
         let mut state = self.lock();
         let waker = state.moves_if_due(Duration::MAX);
@@ -389,21 +391,22 @@ impl<T, E> Attempt<T, E> {
     }
 }
 
-/// What was asked of the store: a `Future` on any runtime, or something to [wait](Self::wait) for.
+/// A request to the store: a `Future` for any runtime, which can also be [waited](Self::wait) for.
 ///
-/// The request is sent when this is polled or waited for, or else by the client's thread, within
-/// half a second. From then on it is under way, whether anybody polls this or not. Dropping it
-/// gives the request up; a lock that has come meanwhile is given back.
+/// The request is sent when this is polled or waited for, or by the client's thread within half a
+/// second. From then on it makes progress whether this is polled or not. Dropping this gives the
+/// request up; a lock that was granted meanwhile is released.
 ///
-/// In a runtime of tokio's, which must have IO and time enabled, the first attempt is made over a
-/// connection of that runtime. A thread that waits has one, too. With
-/// [`one_connection`](crate::RemoteBuilder::one_connection) all goes by the client's own thread.
+/// In a tokio runtime, which must have IO and time enabled, the first attempt uses a connection of
+/// that runtime. A thread that waits has a connection, too. With
+/// [`one_connection`](crate::RemoteBuilder::one_connection) all requests use that of the client's
+/// own thread.
 #[must_use = "dropping it gives the request up"]
 pub struct Acquire<T, E = LockError> {
     attempt: Attempt<T, E>,
-    /// What is done with the answer as it is handed out.
+    /// Called with the answer when it is handed out.
     handed: fn(&mut T, &Handles),
-    /// After the attempt, which may have a lock in it. None: nothing was asked.
+    /// Dropped after the attempt, which may contain a lock. `None` if no request was made.
     handles: Option<Handles>,
 }
 
@@ -419,7 +422,7 @@ impl<T, E> Acquire<T, E> {
 }
 
 impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
-    /// It begins with its caller.
+    /// A request that begins on its caller.
     pub(crate) fn new<F>(
         home: &Arc<Home>,
         handles: &Handles,
@@ -433,7 +436,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
         Acquire { attempt, handed, handles: Some(handles.clone()) }
     }
 
-    /// It begins on the client's thread.
+    /// A request that begins on the client's thread.
     pub(crate) fn there(
         home: &Home,
         handles: &Handles,
@@ -447,26 +450,26 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
         Acquire { attempt: Attempt::over(answer), handed: |_, _| (), handles: None }
     }
 
-    /// Waits for the answer, until the deadline that was made by the call. May block.
+    /// Waits for the answer, until the deadline set by the call that made the request. May block.
     ///
     /// # Errors
-    /// See [`LockError`]: nothing is held; of an admission, [`Refused`](crate::Refused).
+    /// See [`LockError`]: nothing is held. Of an admission, [`Refused`](crate::Refused).
     pub fn wait(mut self) -> Result<T, E> {
         let answer = self.attempt.wait(Limit::Unlimited);
         self.hand(answer.unwrap_or_else(|| Err(AskError::Taken.into())))
     }
 
-    /// Waits for the answer for so long at most; the request stays. None: it has not come yet. May
-    /// block.
+    /// Waits for the answer for this time at most. Returns `None` if it has not come; the request
+    /// remains. May block.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// See [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<T, E>> {
         let answer = self.attempt.wait(limit.into())?;
         Some(self.hand(answer))
     }
 
-    /// Has the answer come? Wait-free but for a short lock.
+    /// True if the answer has come. Takes a short lock, and does not wait otherwise.
     pub fn is_ready(&self) -> bool {
         self.attempt.is_ready()
     }
@@ -485,13 +488,13 @@ impl<T, E> Drop for Acquire<T, E> {
     fn drop(&mut self) {
         let state = std::mem::replace(&mut *self.attempt.lock(), State::Over);
         if let State::There(_, task) = &state {
-            // One that is over is not harmed.
+            // Aborting a completed task has no effect.
             task.abort();
         }
     }
 }
 
-// What is granted is not pinned: it is handed out by value.
+// The answer is not pinned: it is handed out by value.
 impl<T, E> Unpin for Acquire<T, E> {}
 
 impl<T, E> fmt::Debug for Acquire<T, E> {
@@ -500,16 +503,16 @@ impl<T, E> fmt::Debug for Acquire<T, E> {
     }
 }
 
-/// A hold that is let go: a `Future` on any runtime, or something to [wait](Self::wait) for.
+/// A release of a hold: a `Future` for any runtime, which can also be [waited](Self::wait) for.
 ///
-/// The store hears of it whether anybody waits or not, also if this is dropped.
+/// The release reaches the store whether this is polled or dropped.
 #[must_use = "it says whether the hold lasted until then"]
 pub struct Release {
     attempt: Attempt<(), ReleaseError>,
 }
 
 impl Release {
-    /// It begins with its caller.
+    /// A release that begins on its caller.
     pub(crate) fn new<F>(home: &Arc<Home>, asks: impl FnOnce(Caller) -> F) -> Self
     where
         F: Future<Output = Result<(), ReleaseError>> + Send + 'static,
@@ -517,7 +520,7 @@ impl Release {
         Release { attempt: Attempt::new(home, asks) }
     }
 
-    /// It begins on the client's thread.
+    /// A release that begins on the client's thread.
     pub(crate) fn there(
         home: &Home,
         asking: impl Future<Output = Result<(), ReleaseError>> + Send + 'static,
@@ -529,7 +532,7 @@ impl Release {
         Release { attempt: Attempt::over(answer) }
     }
 
-    /// Waits until the store has heard of it, for the client's
+    /// Waits until the store has answered, for the client's
     /// [patience](crate::RemoteBuilder::give_up_after) at most. May block.
     ///
     /// # Errors
@@ -538,7 +541,7 @@ impl Release {
         self.attempt.wait(Limit::Unlimited).unwrap_or_else(|| Err(AskError::Taken.into()))
     }
 
-    /// Waits for so long at most. None: the store has not answered yet. May block.
+    /// Waits for this time at most. Returns `None` if the store has not answered. May block.
     ///
     /// # Errors
     /// [`ReleaseError`].
@@ -546,7 +549,7 @@ impl Release {
         self.attempt.wait(limit.into())
     }
 
-    /// Has the store answered? Wait-free but for a short lock.
+    /// True if the store has answered. Takes a short lock, and does not wait otherwise.
     pub fn is_ready(&self) -> bool {
         self.attempt.is_ready()
     }
@@ -581,27 +584,28 @@ struct Threads {
 #[derive(Default)]
 struct Kept {
     idle: Vec<Runtime>,
-    /// How many there are.
+    /// The number of runtimes that exist.
     made: usize,
 }
 
-/// More threads than this wait for the client's: each has a connection of its own.
+/// The maximum number of runtimes, each of which has a connection. Further threads wait for the
+/// client's thread.
 const AT_MOST: usize = 4;
 
-/// A runtime that is in use. Its drop gives it back.
+/// A runtime that is in use, and is returned by the drop.
 struct Taken<'a> {
     from: &'a Threads,
-    /// Some, until the drop.
+    /// `Some` until the drop.
     runtime: Option<Runtime>,
 }
 
 impl Threads {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Nothing that can panic is done under it.
+        // No code that can panic runs under this lock.
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None: they are all in use, or the system has no more.
+    /// Takes a runtime. Returns `None` if all are in use, or the system provides no more.
     fn take(&self) -> Option<Taken<'_>> {
         let mut kept = self.kept();
         let runtime = match kept.idle.pop() {
@@ -633,7 +637,7 @@ impl Drop for Taken<'_> {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // On whatever thread: it waits for nothing.
+        // Does not block, whatever thread this is.
         self.kept().idle.drain(..).for_each(Runtime::shutdown_background);
     }
 }

@@ -1,12 +1,13 @@
-//! What a client has yet to tell its store, and who waits for that.
+//! Reports that a client owes its store, and the wait for them at the end of a program.
 //!
-//! - B1: a task that tells the store of an end is counted from before it is spawned until it is
-//!   over.
-//! - B2: the last handle of a client that a program drops waits until nothing is counted, for
-//!   [`AT_THE_END`] at most. So what is given back as `main` ends reaches the store.
-//! - B3: tasks of the client's thread have no handle: what they make gets one as it is handed out.
-//! - B4: a task that borrows what a program has is counted meanwhile: it may become the last one
-//!   that has it.
+//! - B1: a task that reports an end to the store is counted from before it is spawned until it
+//!   completes.
+//! - B2: dropping a program's last handle of a client waits until nothing is counted, for
+//!   [`AT_THE_END`] at most. So what is released as `main` ends reaches the store.
+//! - B3: tasks of the client's thread have no handle. What they create gets one when it is handed
+//!   out.
+//! - B4: a task that borrows what a program owns is counted meanwhile, because it may become the
+//!   last owner.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// How long the last handle waits at most.
+/// The maximum time that dropping the last handle waits.
 pub(crate) const AT_THE_END: Duration = Duration::from_millis(200);
 
-/// The tasks of a client's thread that have to end before the program does.
+/// Tasks of a client's thread that have to complete before the program ends.
 #[derive(Default)]
 pub(crate) struct Business {
     under_way: Mutex<usize>,
@@ -29,17 +30,17 @@ pub(crate) struct Business {
 
 impl Business {
     fn count(&self) -> MutexGuard<'_, usize> {
-        // Nothing that can panic is done under it.
+        // No code that can panic runs under this lock.
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This is the client's thread.
+    /// Records the current thread as the client's.
     pub(crate) fn runs_here(&self) {
         let here = Some(thread::current().id());
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = here;
     }
 
-    /// Something is under way as long as what is returned lives.
+    /// Counts a task until the returned guard is dropped.
     pub(crate) fn under_way(self: &Arc<Self>) -> UnderWay {
         *self.count() += 1;
         UnderWay(self.clone())
@@ -50,7 +51,7 @@ impl Business {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        // In this order they are dropped, whenever that is.
+        // Dropped in this order, also if the runtime drops the task.
         let all = (task, self.under_way());
         io.spawn(async move {
             let (task, _under_way) = all;
@@ -58,7 +59,7 @@ impl Business {
         })
     }
 
-    /// Waits until nothing is under way, for so long at most. False: something is.
+    /// Waits until nothing is counted, or until the limit. Returns false in the latter case.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         let thread = *self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread == Some(thread::current().id()) {
@@ -77,7 +78,7 @@ impl Business {
     }
 }
 
-/// Something is under way as long as this lives.
+/// Counts a task while it lives.
 pub(crate) struct UnderWay(Arc<Business>);
 
 impl Drop for UnderWay {
@@ -90,7 +91,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A program's handle of a client: all that it has of one share it. Dropping the last one waits.
+/// A program's handle of a client, shared by all its objects. Dropping the last one waits.
 #[derive(Clone)]
 pub(crate) struct Handles {
     _shared: Arc<Last>,

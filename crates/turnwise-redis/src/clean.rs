@@ -1,8 +1,8 @@
-//! Jobs in places that are clean.
+//! Jobs in places that are cleaned up.
 //!
-//! A place is dirty in the store from the beginning of a job to its end, which comes after the
-//! clean-up. So a job whose process is killed leaves a place that the next one cleans up first. A
-//! place whose clean-up fails is quarantined: nobody gets it before it is repaired.
+//! A place is dirty in the store from the beginning of a job to its end, which follows the
+//! clean-up. So if the process of a job is killed, the next job in that place cleans it up first. A
+//! place whose clean-up fails is quarantined, and is not granted before it is repaired.
 
 use std::error::Error;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::error::{LockError, ReleaseError};
 use crate::lock::Guard;
 use crate::slots::Slots;
 
-/// Jobs in numbered places, each of which finds its place clean: [`Slots::cleaned`].
+/// Jobs in numbered places, each of which is clean when its job begins: see [`Slots::cleaned`].
 pub struct CleanSlots<E> {
     slots: Slots,
     clean_up: Arc<dyn Fn(u32) -> Result<(), E> + Send + Sync>,
@@ -34,40 +34,39 @@ impl<E> fmt::Debug for CleanSlots<E> {
     }
 }
 
-/// Why a job was not run, or what became of its place.
+/// An error of a job, before or after its run.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlotJobError<R, E> {
-    /// The job was not run: it has no place.
+    /// The job was not run: no place was granted.
     NotStarted(LockError),
-    /// The job was not run: the place that it got was dirty, and its clean-up has failed. It is
-    /// quarantined.
+    /// The job was not run: its place was dirty, and the clean-up failed. The place is quarantined.
     NotClean {
         /// The place.
         place: u32,
-        /// Why.
+        /// The error of the clean-up.
         error: E,
     },
-    /// The job has run, and its hold was lost: somebody else may have had the place meanwhile.
+    /// The job has run, but its hold was lost: another job may have had the place meanwhile.
     Lost {
-        /// What the job returned.
+        /// The value that the job returned.
         value: R,
     },
-    /// The job has run; then the clean-up has failed, and the place is quarantined.
+    /// The job has run, but the clean-up failed. The place is quarantined.
     CleanUp {
-        /// What the job returned.
+        /// The value that the job returned.
         value: R,
         /// The place.
         place: u32,
-        /// Why.
+        /// The error of the clean-up.
         error: E,
     },
-    /// The job has run, and its place was cleaned up. The store does not answer: the next job there
-    /// may clean it up once more.
+    /// The job has run, and its place was cleaned up, but the store does not answer. The next job
+    /// there may clean it up once more.
     Store {
-        /// What the job returned.
+        /// The value that the job returned.
         value: R,
-        /// What the store did.
+        /// The error of the release.
         error: ReleaseError,
     },
 }
@@ -104,20 +103,20 @@ impl<E> CleanSlots<E> {
         CleanSlots { slots, clean_up: Arc::new(clean_up) }
     }
 
-    /// The pool.
+    /// Returns the pool.
     pub fn slots(&self) -> &Slots {
         &self.slots
     }
 
-    /// Runs a job in a place, and cleans that up however the job ends. May block. The clean-up runs
-    /// on this thread.
+    /// Runs a job in a place, and cleans the place up however the job ends. May block. The clean-up
+    /// runs on this thread.
     ///
     /// # Errors
-    /// [`SlotJobError`], which has the job's value if it has run.
+    /// [`SlotJobError`], which contains the job's value if it has run.
     ///
     /// # Panics
-    /// With the panic of the job, whose place is cleaned up before; or with that of the clean-up, whose
-    /// place is quarantined.
+    /// With the panic of the job, after its place was cleaned up; or with that of the clean-up,
+    /// after its place was quarantined.
     pub fn run<R>(
         &self,
         limits: impl Into<Limits>,
@@ -141,11 +140,11 @@ impl<E> CleanSlots<E> {
         result(place, ended, cleaned, released)
     }
 
-    /// As [`run`](Self::run), of a job that waits. If what is returned is dropped before its end,
-    /// the place is given back dirty, and the next job there cleans it up first.
+    /// Runs an async job as [`run`](Self::run) does. If the returned future is dropped before it
+    /// completes, the place is released dirty, and the next job there cleans it up first.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// See [`run`](Self::run).
     pub async fn run_async<R>(
         &self,
         limits: impl Into<Limits>,
@@ -174,7 +173,8 @@ impl<E> CleanSlots<E> {
         catch_unwind(AssertUnwindSafe(|| (self.clean_up)(place)))
     }
 
-    /// The place is clean, or it is to be quarantined.
+    /// Cleans a dirty place up. Returns the guard of a place that has to be quarantined with the
+    /// error.
     #[allow(clippy::type_complexity, reason = "an error, and the guard that is left to be ended")]
     fn started<R>(
         &self,

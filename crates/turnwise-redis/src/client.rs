@@ -1,8 +1,8 @@
-//! What the objects of a client share.
+//! State shared by the objects of a client.
 //!
-//! A client has one thread of its own, with a runtime of its own: there its places are refreshed,
-//! its holds are renewed, and steps are tried again. So a program whose own threads are busy, or
-//! whose runtime is stopped in a debugger's hands, does not lose its locks by that.
+//! A client has a thread and a runtime of its own, which refreshes its queue entries, renews its
+//! holds and repeats steps. So a program does not lose its locks because its threads are busy, or
+//! because a debugger has stopped its runtime.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -30,22 +30,22 @@ use crate::step::{Answer, Notice, Op, Step, Token};
 use crate::store::Store;
 use crate::time::after;
 
-/// What a client goes by.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// So long a call goes on without an answer.
+    /// The time after which a call without an answer fails.
     pub(crate) patience: Duration,
-    /// How long a hold outlives its client.
+    /// The time that a hold outlives its client.
     pub(crate) lease: Duration,
-    /// How long a place in a queue does.
+    /// The time that a queue entry outlives its client.
     pub(crate) place: Duration,
-    /// Fences are greater than this.
+    /// A lower bound of fences, exclusive.
     pub(crate) above: u64,
-    /// Callers make first attempts themselves.
+    /// Whether callers make first attempts themselves.
     pub(crate) by_callers: bool,
 }
 
-/// What clones of a client share.
+/// State that the clones of a client share.
 pub(crate) struct Client {
     id: String,
     prefix: String,
@@ -54,21 +54,21 @@ pub(crate) struct Client {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) io: Handle,
     pub(crate) business: Arc<Business>,
-    /// Where its requests are worked for.
+    /// The runtime and settings that its requests run with.
     pub(crate) home: Arc<Home>,
     requests: Mutex<Requests>,
     applications: Mutex<Applications>,
     inboxes: Mutex<Inboxes>,
-    /// A hold has begun that ends before others are looked at.
+    /// Notified when a hold begins that ends before the next check of the others.
     pub(crate) changed: Arc<Notify>,
-    /// The store has been told of an end.
+    /// Notified when the store has answered the end of a request.
     pub(crate) told: Notify,
-    /// The thread ends when this is dropped, and all others'.
+    /// The thread ends when this, and that of all other clients, is dropped.
     _stop: Arc<oneshot::Sender<()>>,
 }
 
 impl Client {
-    /// A client of each store, with one thread for all.
+    /// Starts a client of each store, with one thread for all.
     pub(crate) fn start(
         prefix: &str,
         settings: Settings,
@@ -83,7 +83,7 @@ impl Client {
         let here = business.clone();
         let run = move || {
             here.runs_here();
-            // It ends when the client does, and what has been said by then is sent.
+            // Ends with the client. What was submitted by then is sent.
             let _ = runtime.block_on(stopped);
         };
         let builder = thread::Builder::new().name("turnwise-redis".to_owned());
@@ -127,7 +127,7 @@ impl Client {
         Ok((clients, Handles::new(&business)))
     }
 
-    /// Its number, which no other client has.
+    /// Its number, which is unique among clients.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -136,14 +136,14 @@ impl Client {
         name::key(&self.prefix, kind, name)
     }
 
-    /// A request's token.
+    /// Returns the token of a new request.
     pub(crate) fn token(&self) -> Token {
-        // Numbers have to differ, no more.
+        // Only uniqueness matters.
         Token::new(&self.id, self.numbers.fetch_add(1, Relaxed))
     }
 
-    /// Spawns a task on the client's thread that the program's end waits for: one that tells the
-    /// store of something.
+    /// Spawns a task on the client's thread, for which the end of the program waits: one that
+    /// reports something to the store.
     pub(crate) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -151,7 +151,7 @@ impl Client {
         self.business.spawn(&self.io, task)
     }
 
-    /// As [`spawn`](Self::spawn), and what comes of it.
+    /// Spawns a task as [`spawn`](Self::spawn) does, and returns its result.
     pub(crate) fn reply<R, F>(&self, task: F) -> Reply<R>
     where
         R: Send + 'static,
@@ -162,41 +162,41 @@ impl Client {
         reply
     }
 
-    /// A step of this client's, with its floor of fences.
+    /// Returns a step of this client, with its lower bound of fences.
     pub(crate) fn op(&self, key: String, places: u32, step: Step) -> Op {
         Op { key, places, above: self.settings.above, step }
     }
 
-    /// The lease of what is asked for without one.
+    /// The lease of requests that have none of their own.
     pub(crate) fn lease(&self) -> Duration {
         self.settings.lease
     }
 
-    /// How long a place is kept.
+    /// The lifetime of a queue entry that is not refreshed.
     pub(crate) fn place(&self) -> Duration {
         self.settings.place
     }
 
-    /// When a call that is made now is given up, whatever its limit.
+    /// The time at which a call that begins now fails, whatever its limit.
     pub(crate) fn patience(&self) -> Instant {
         after(self.settings.patience)
     }
 
-    /// Who waits, and who holds.
+    /// Waiting requests and holds.
     pub(crate) fn requests(&self) -> MutexGuard<'_, Requests> {
-        // No code of others runs under it.
+        // No code of users runs under this lock.
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who waits for places of admissions, and who has some.
+    /// Waiting and admitted applications.
     pub(crate) fn applications(&self) -> MutexGuard<'_, Applications> {
-        // No code of others runs under it.
+        // No code of users runs under this lock.
         self.applications.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who waits for outcomes of messages, and which mailboxes are held.
+    /// Waiting asks and held mailboxes.
     pub(crate) fn inboxes(&self) -> MutexGuard<'_, Inboxes> {
-        // No code of others runs under it.
+        // No code of users runs under this lock.
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -209,8 +209,8 @@ impl Client {
         self.inboxes().noticed(notice);
     }
 
-    /// Has a step done by its caller, and if that cannot do it, [again and again](Self::call) on
-    /// the client's thread.
+    /// Sends a step from its caller. Falls back to [repeated attempts](Self::call) on the client's
+    /// thread.
     pub(crate) async fn call_by(
         &self,
         caller: &Caller,
@@ -222,7 +222,8 @@ impl Client {
             let mut called = pin!(timeout_at(until, self.store.call(op)));
             let answer = poll_fn(|cx| match caller.is_here() {
                 true => called.as_mut().poll(cx).map(Some),
-                // It has taken too long, or its caller has not polled it: that runtime may be gone.
+                // The attempt has taken too long, or its caller no longer polls it: that runtime
+                // may be gone.
                 false => Poll::Ready(None),
             });
             match answer.await {
@@ -237,8 +238,8 @@ impl Client {
         (answer, late || again)
     }
 
-    /// Has a step done, again and again until then. Also said: may requests of it be on their way
-    /// yet?
+    /// Sends a step until it is answered, or until the deadline. Also returns whether copies of it
+    /// may still be on their way.
     pub(crate) async fn call(&self, op: &Op, until: Instant) -> (Result<Answer, StoreError>, bool) {
         let (mut pause, mut late) = (Duration::from_millis(20), false);
         loop {
@@ -252,9 +253,9 @@ impl Client {
                     return (Err(StoreError::TimedOut { effect }), true);
                 }
             };
-            // What is refused has had no effect.
+            // A refused step has had no effect.
             late |= !matches!(error, StoreError::Refused { .. });
-            // Not all at once, after a server has come back.
+            // Jittered, so that clients do not all return at once when a server is back.
             let mut byte = [0];
             let _ = getrandom::fill(&mut byte);
             let again = after(pause.mul_f64(0.5 + f64::from(byte[0]) / 256.0));
@@ -267,7 +268,8 @@ impl Client {
     }
 }
 
-/// Is a step that has failed so sent again? One that is not to wait is not, if it was refused.
+/// True if a step that failed with this error is sent again. A step that must not wait is not, if
+/// it was refused.
 fn is_tried_again(error: &StoreError, op: &Op) -> bool {
     let refused = matches!(error, StoreError::Refused { .. });
     error.is_transient() && !(refused && matches!(op.step, Step::Acquire { alive: None, .. }))
@@ -279,11 +281,11 @@ impl Drop for Client {
     }
 }
 
-/// A client, for a program.
+/// A client, as a program owns it.
 #[derive(Clone)]
 pub(crate) struct Owned {
     client: Arc<Client>,
-    /// After the client: what that has yet to say is said before.
+    /// Dropped after the client, which reports to the store before.
     pub(crate) handles: Handles,
 }
 

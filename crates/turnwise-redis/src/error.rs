@@ -1,4 +1,4 @@
-//! Why something did not happen.
+//! Errors of stores, connections and locks.
 
 use std::error::Error;
 use std::fmt;
@@ -9,16 +9,16 @@ use turnwise_locks::Fence;
 
 use crate::name::NameError;
 
-/// Did a step happen whose answer did not come?
+/// Whether a step happened whose answer did not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Certainly not.
+    /// The step did certainly not happen.
     None,
-    /// Perhaps.
+    /// The step may have happened.
     Unknown,
 }
 
-/// Why a store refused: see [`StoreError::Refused`].
+/// Kinds of refusals by a store: see [`StoreError::Refused`].
 ///
 /// # Examples
 /// ```
@@ -32,22 +32,22 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Its memory is full (`OOM`). Goes by.
+    /// Its memory is full (`OOM`). Transient.
     Full,
-    /// It cannot write to its disk (`MISCONF`). Goes by.
+    /// It cannot write to its disk (`MISCONF`). Transient.
     NotSaving,
-    /// It has fewer replicas than it is to have (`NOREPLICAS`). Goes by.
+    /// It has fewer replicas than it requires (`NOREPLICAS`). Transient.
     TooFewReplicas,
-    /// It has as many clients as it takes. Goes by.
+    /// It has reached its limit of clients. Transient.
     TooManyClients,
-    /// It knows no such user, or that one must not do this (`NOAUTH`, `WRONGPASS`, `NOPERM`).
+    /// The user is unknown, or has no permission (`NOAUTH`, `WRONGPASS`, `NOPERM`).
     Denied,
-    /// Something else.
+    /// Any other refusal.
     Other,
 }
 
 impl Refusal {
-    /// What an answer with this code and this text is.
+    /// Classifies an answer by its code and its text.
     pub(crate) fn of(code: Option<&str>, text: &str) -> Self {
         match code {
             Some("OOM") => Refusal::Full,
@@ -59,49 +59,49 @@ impl Refusal {
         }
     }
 
-    /// May it be over soon, without anybody's doing at this client?
+    /// True if the refusal may end without a change at this client.
     pub fn goes_by(self) -> bool {
         use Refusal::{Full, NotSaving, TooFewReplicas, TooManyClients};
         matches!(self, Full | NotSaving | TooFewReplicas | TooManyClients)
     }
 }
 
-/// Why a store did not answer.
+/// An error that a store returns in place of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// It cannot be reached.
+    /// The store cannot be reached.
     Unreachable {
-        /// For so long.
+        /// The time since the first failed attempt.
         since: Duration,
-        /// Why, as the last attempt has it.
+        /// The error of the last attempt.
         why: String,
     },
-    /// It did not answer in time.
+    /// The store did not answer in time.
     TimedOut {
-        /// Did the step happen?
+        /// Whether the step happened.
         effect: Effect,
     },
-    /// It answered that it will not, and has done nothing.
+    /// The store refused the step, and has done nothing.
     Refused {
-        /// What kind of refusal it is.
+        /// The kind of refusal.
         refusal: Refusal,
-        /// What was asked of it: `acquire`, `renew`, ..; `connect`, before the first step.
+        /// The name of the step: `acquire`, `renew`, ..; `connect` before the first one.
         step: &'static str,
-        /// Why, in its own words.
+        /// The reason, in the store's words.
         why: String,
     },
-    /// It is none that this can be kept in.
+    /// The store cannot hold these objects.
     WrongStore {
-        /// What it would have to be.
+        /// The requirement that the store does not meet.
         needs: String,
     },
-    /// It is reached in a way that is not supported: as a cluster of several nodes, through
-    /// Sentinel, or by TLS without the feature `tls`.
+    /// The address needs a protocol that is not supported: a cluster of several nodes, Sentinel, or
+    /// TLS without the feature `tls`.
     Unsupported {
-        /// What is not supported.
+        /// The protocol that is not supported.
         what: &'static str,
-        /// What to do instead.
+        /// An alternative.
         instead: &'static str,
     },
 }
@@ -121,7 +121,7 @@ impl StoreError {
         instead: "use a server that is no cluster, or a `Majority` of such servers",
     };
 
-    /// May the step be repeated, for it may succeed then?
+    /// True if the step may be repeated, and may succeed then.
     pub fn is_transient(&self) -> bool {
         match self {
             StoreError::Unreachable { .. } | StoreError::TimedOut { .. } => true,
@@ -141,15 +141,15 @@ impl fmt::Display for StoreError {
                 write!(f, "the store could not be reached for {since:.1?}: {why}")
             }
             StoreError::TimedOut { effect: Effect::None } => {
-                f.write_str("the store did not answer in time; nothing has happened")
+                f.write_str("the store did not answer in time; the step did not happen")
             }
             StoreError::TimedOut { effect: Effect::Unknown } => {
-                f.write_str("the store did not answer in time; whether it happened is unknown")
+                f.write_str("the store did not answer in time; the step may have happened")
             }
             StoreError::Refused { step, why, .. } => {
                 write!(f, "the store refused to {step}: {why}")
             }
-            StoreError::WrongStore { needs } => write!(f, "the store does not do: {needs}"),
+            StoreError::WrongStore { needs } => write!(f, "the store does not provide {needs}"),
             StoreError::Unsupported { what, instead } => {
                 write!(f, "{what} is not supported: {instead}")
             }
@@ -159,17 +159,17 @@ impl fmt::Display for StoreError {
 
 impl Error for StoreError {}
 
-/// Why there is no connection.
+/// An error that prevents a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address is none.
+    /// The address is invalid.
     Url(String),
     /// Certificates cannot be read, or the address is not one of TLS.
     Tls(String),
-    /// The prefix is none.
+    /// The prefix is not a valid name.
     Prefix(NameError),
-    /// No thread, or no number, was to be had from the operating system.
+    /// The operating system provided no thread, or no random number.
     System(String),
     /// The store did not answer, or is of the wrong kind.
     Store(StoreError),
@@ -178,9 +178,9 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConnectError::Url(why) => write!(f, "the address is none: {why}"),
+            ConnectError::Url(why) => write!(f, "the address is invalid: {why}"),
             ConnectError::Tls(why) => write!(f, "certificates for TLS: {why}"),
-            ConnectError::Prefix(error) => write!(f, "the prefix: {error}"),
+            ConnectError::Prefix(error) => write!(f, "invalid prefix: {error}"),
             ConnectError::System(why) => write!(f, "the operating system refused: {why}"),
             ConnectError::Store(error) => error.fmt(f),
         }
@@ -195,31 +195,31 @@ impl From<StoreError> for ConnectError {
     }
 }
 
-/// Why a lock was not acquired, or a tick not attended: nothing is held, and never will be by this
-/// call. If the store does not hear so, it is free again when its lease is over.
+/// An error of a request for a lock or a tick. Nothing is held, and this call will hold nothing
+/// later. If the store does not receive the withdrawal, the lock is free again when the lease is
+/// over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Its turn did not come in time.
+    /// The lock was not granted in time.
     TimedOut {
-        /// So long it has waited.
+        /// The time that the request has waited.
         waited: Duration,
     },
-    /// Somebody holds it, and it was not to wait.
+    /// The lock is held, and the request was not to wait.
     Busy,
-    /// Other clients have said another number of places, and hold some, or wait for one.
+    /// Other clients, which hold or wait for places, use another number of places.
     OtherPlaces {
-        /// That number.
+        /// The number that they use.
         places: u32,
     },
-    /// A lease of no time is over before it begins; one under ten milliseconds cannot be kept over
-    /// a network.
+    /// The lease is shorter than ten milliseconds, which cannot be kept over a network.
     LeaseTooShort,
-    /// The name cannot be one.
+    /// The name is not valid.
     Name(NameError),
     /// The store did not answer.
     Store(StoreError),
-    /// Of the nodes of a [`Majority`](crate::Majority), too few answered.
+    /// Too few nodes of a [`Majority`](crate::Majority) granted it.
     NoMajority(Votes),
     /// Waiting was refused.
     Refused(Reason),
@@ -232,12 +232,14 @@ pub enum LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LockError::TimedOut { waited } => write!(f, "the lock was not free in {waited:.1?}"),
+            LockError::TimedOut { waited } => {
+                write!(f, "the lock was not granted within {waited:.1?}")
+            }
             LockError::Busy => f.write_str("the lock is held, or waited for"),
             LockError::OtherPlaces { places } => {
-                write!(f, "other clients say that there are {places} places")
+                write!(f, "other clients use {places} places")
             }
-            LockError::LeaseTooShort => f.write_str("a lease needs ten milliseconds"),
+            LockError::LeaseTooShort => f.write_str("a lease must be at least ten milliseconds"),
             LockError::Name(error) => error.fmt(f),
             LockError::Store(error) => error.fmt(f),
             LockError::NoMajority(votes) => write!(f, "no majority: {votes}"),
@@ -272,13 +274,14 @@ impl From<AskError> for LockError {
     }
 }
 
-/// Why a hold did not end by its release.
+/// An error of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// It was lost before: its lease was over, or it was forced.
+    /// The hold was lost before: its lease was over, or it was forced.
     Lost(Fence),
-    /// The store did not answer. The hold ends with its lease at the latest: nothing renews it.
+    /// The store did not answer. The hold is no longer renewed, and ends with its lease at the
+    /// latest.
     Store(StoreError),
 }
 
@@ -299,19 +302,19 @@ impl From<AskError> for ReleaseError {
     }
 }
 
-/// How nodes voted, when no majority was had.
+/// The votes of the nodes, when no majority was reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Votes {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: usize,
-    /// How many said yes.
+    /// The number of nodes that granted it.
     pub granted: usize,
-    /// How many said that somebody else holds it.
+    /// The number of nodes at which another client holds it.
     pub held: usize,
-    /// How many stay [away](crate::MajorityBuilder::quarantine).
+    /// The number of nodes that stay [away](crate::MajorityBuilder::quarantine).
     pub away: usize,
-    /// How many had not answered when the vote was over.
+    /// The number of nodes that had not answered when the vote was over.
     pub silent: usize,
     /// Nodes that failed, by their numbers from 0 on.
     pub failed: Vec<(usize, StoreError)>,
@@ -320,7 +323,7 @@ pub struct Votes {
 impl fmt::Display for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Votes { nodes, granted, held, away, silent, failed } = self;
-        write!(f, "{granted} of {nodes} nodes said yes")?;
+        write!(f, "{granted} of {nodes} nodes granted it")?;
         for (count, what) in [(held, "held"), (away, "away"), (silent, "silent")] {
             if *count > 0 {
                 write!(f, ", {count} {what}")?;

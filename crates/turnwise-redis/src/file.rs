@@ -1,14 +1,15 @@
 //! A store in a file of this machine.
 //!
-//! The file is a database of SQLite's, with a log of steps: each with its moment. The machines are
-//! the steps' only reader, so a process that has read the log has all objects, as every other
-//! process has that has read as far. A step is written in a transaction which first reads what
-//! others have written: so all processes agree on the order. Now and then the objects themselves
-//! are written down, and the log before is forgotten.
+//! The file is an SQLite database that contains a log of steps with their times. The objects follow
+//! from the steps alone, so each process that has read the log to the same position has the same
+//! objects. A step is written in a transaction that first reads the steps of other processes, so
+//! all processes agree on the order. Now and then a snapshot of the objects is written, and the log
+//! before it is deleted.
 //!
 //! - F1: an answer is given after the transaction is on the disk (`synchronous = FULL`).
-//! - F2: steps that come while one is written are written together: one transaction, one `fsync`.
-//! - F3: after an error the objects are read again: nothing is in memory that is not in the file.
+//! - F2: steps that arrive while one is written are written together: one transaction, one `fsync`.
+//! - F3: after an error the objects are read again, so memory contains nothing that is not in the
+//!   file.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,24 +28,24 @@ use crate::step::{Answer, Notice, Op};
 use crate::store::{Called, NoticeSink, Store};
 use crate::tables::Tables;
 
-/// How many steps one transaction writes at most.
+/// The maximum number of steps in one transaction.
 const MOST_AT_ONCE: usize = 1024;
 
-/// The objects are written down after as many steps, at least.
+/// The minimum number of steps between two snapshots of the objects.
 const STEPS_KEPT: i64 = 10_000;
 
-/// How often it is looked for what other processes have written.
+/// The interval at which steps of other processes are read.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a process waits for another one's transaction.
+/// The time that a process waits for the transaction of another one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Objects in a file of this machine, by the same steps as in a server: for programs of several
-/// processes on one machine, or of one that is to find everything again. Clones are the same store.
+/// Objects in a file of this machine, with the same steps as in a server: for several processes on
+/// one machine, or for one process that must survive restarts. Clones share the same store.
 ///
-/// What was answered is on the disk. Each process keeps all objects in memory, too, and one thread,
-/// which ends with the last clone. Several processes may have the file at a time; not over a
-/// network.
+/// Each answered step is on the disk. Each process also keeps all objects in memory, and has one
+/// thread, which ends with the last clone. Several processes may open the file at a time, but not
+/// over a network.
 ///
 /// # Examples
 /// ```
@@ -78,11 +79,11 @@ struct Request {
 }
 
 impl FileStore {
-    /// Opens a file, or makes one.
+    /// Opens a file, or creates it.
     ///
     /// # Errors
-    /// [`ConnectError::Store`]: it is no such file, or cannot be read or written.
-    /// [`ConnectError::System`]: there is no thread.
+    /// [`ConnectError::Store`] if the file is of another kind, or cannot be read or written.
+    /// [`ConnectError::System`] if no thread can be started.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ConnectError> {
         let path: PathBuf = path.as_ref().into();
         let log = Log::open(&path).map_err(|error| ConnectError::Store(failed("open", &error)))?;
@@ -124,7 +125,7 @@ impl fmt::Debug for FileStore {
     }
 }
 
-/// Does what is asked, until nobody can ask any more.
+/// Serves requests until all senders are dropped.
 fn run(mut log: Log, asked: &Receiver<Request>, sinks: &Sinks) {
     loop {
         let mut notices = Vec::new();
@@ -139,7 +140,7 @@ fn run(mut log: Log, asked: &Receiver<Request>, sinks: &Sinks) {
                     log.forget();
                 }
                 for (index, Request { op, answer }) in requests.into_iter().enumerate() {
-                    // One that does not wait any more has been given up.
+                    // The receiver of a request that was given up is gone.
                     let _ = answer.send(match &answers {
                         Ok(answers) => Ok(answers[index].clone()),
                         Err(error) => Err(failed(op.step.name(), error)),
@@ -161,11 +162,11 @@ fn run(mut log: Log, asked: &Receiver<Request>, sinks: &Sinks) {
     }
 }
 
-/// Why the file could not be read or written.
+/// An error of reading or writing the file.
 #[derive(Debug)]
 enum Failure {
     Database(rusqlite::Error),
-    /// It does not say what this version writes.
+    /// The content is not of this version.
     Format(postcard::Error),
 }
 
@@ -191,7 +192,7 @@ fn failed(step: &'static str, failure: &Failure) -> StoreError {
     };
     let why = error.to_string();
     match error.sqlite_error_code() {
-        // Another process has it.
+        // Another process has locked it.
         Some(DatabaseBusy | DatabaseLocked) => {
             StoreError::Unreachable { since: Duration::ZERO, why }
         }
@@ -205,10 +206,10 @@ fn failed(step: &'static str, failure: &Failure) -> StoreError {
 struct Log {
     file: Connection,
     tables: Tables,
-    /// The last step that the objects have had, and its moment.
+    /// The last step that the objects reflect, and its time.
     seq: i64,
     at: u64,
-    /// The step as of which the objects were written down last, and after how many they are again.
+    /// The step of the last snapshot, and the number of steps until the next one.
     written: i64,
     kept: i64,
 }
@@ -231,13 +232,13 @@ impl Log {
         Ok(log)
     }
 
-    /// What is in memory is not what is in the file.
+    /// Resets memory, when it may differ from the file.
     fn forget(&mut self) {
         (self.tables, self.seq, self.at) = (Tables::default(), 0, 0);
         (self.written, self.kept) = (0, 0);
     }
 
-    /// Has others written? Then their steps are done here, too.
+    /// Applies steps that other processes have written since.
     fn read_others(&mut self, notices: &mut Vec<Notice>) -> Result<(), Failure> {
         let last: Option<i64> =
             self.file.query_row("SELECT max(seq) FROM log", [], |row| row.get(0))?;
@@ -247,7 +248,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes steps behind those of others, and does both.
+    /// Writes steps behind those of others, and applies both.
     fn write(&mut self, ops: &[&Op], notices: &mut Vec<Notice>) -> Result<Vec<Answer>, Failure> {
         let Log { file, tables, seq, at, written, kept } = self;
         let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -278,7 +279,7 @@ impl Log {
             for op in ops {
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
                 let now = now.unwrap_or_default().as_micros();
-                // It never goes back, whatever process has written before.
+                // Time never goes back, whatever process wrote before.
                 *at = u64::try_from(now).unwrap_or(u64::MAX).max(*at);
                 *seq += 1;
                 insert.execute(params![*seq, at.cast_signed(), postcard::to_stdvec(op)?])?;
@@ -291,7 +292,7 @@ impl Log {
             let replace =
                 "INSERT OR REPLACE INTO objects (one, seq, at, tables) VALUES (1, ?1, ?2, ?3)";
             transaction.execute(replace, params![*seq, at.cast_signed(), all])?;
-            // The last one stays: others see by it that there is something new.
+            // The last step stays, so that other processes see that there is something new.
             transaction.execute("DELETE FROM log WHERE seq < ?1", [*seq])?;
             *written = *seq;
         }
@@ -300,7 +301,7 @@ impl Log {
     }
 }
 
-/// After how many steps objects of this size are written down: so a step writes little for that.
+/// The number of steps between snapshots of this size, which keeps the cost for each step small.
 fn steps_kept(objects: &[u8]) -> i64 {
     i64::try_from(objects.len() / 100).unwrap_or(i64::MAX)
 }
@@ -345,7 +346,7 @@ mod tests {
         (holders.into_iter().map(|(place, token, _)| (place, token)).collect(), fence, waiting)
     }
 
-    /// The log is forgotten now and then; who was behind reads what was written down instead.
+    /// Snapshots replace the log; a process that was behind reads the snapshot.
     #[test]
     fn logs_are_kept_short() {
         let folder = Folder::new("short");
@@ -369,7 +370,7 @@ mod tests {
         assert_eq!(without_times(look(&mut Log::open(&path).unwrap())), seen);
     }
 
-    /// What was not committed is not in memory either.
+    /// A failed transaction leaves nothing in memory.
     #[test]
     fn failures_leave_nothing() {
         let folder = Folder::new("failures");
@@ -403,7 +404,7 @@ mod tests {
             let error = open(&path);
             assert!(matches!(error, ConnectError::Store(StoreError::Refused { .. })), "{error}");
         }
-        // One of another version.
+        // A file of another version.
         let path = folder.0.join("store");
         let log = Log::open(&path).unwrap();
         log.file.execute("INSERT INTO log VALUES (1, 1, x'FFFFFFFF')", []).unwrap();

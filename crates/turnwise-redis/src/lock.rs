@@ -1,9 +1,9 @@
 //! Fair locks by name, for programs on several machines.
 //!
-//! A request takes a place in the store's queue, in the order in which requests come to the store.
-//! A release grants the lock to the first one there, in the same step; a notice wakes it. Its
-//! place is kept as long as its client refreshes it, so a client that is gone holds up the others
-//! for as long as its place is kept, once.
+//! Requests queue in the store, in the order in which they arrive there. A release grants the lock
+//! to the first queue entry in the same step, and a notice wakes its waiter. An entry expires
+//! unless its client refreshes it, so a client that is gone delays the others once, for the
+//! lifetime of one entry.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,15 +24,16 @@ use crate::step::{Answer, Op, Step};
 use crate::tenure::Lost;
 use crate::time::{Moment, SHORTEST, after};
 
-/// Fair locks by name: see [`Remote::locks`](crate::Remote::locks). Clones are the same locks.
+/// Fair locks by name: see [`Remote::locks`](crate::Remote::locks). Clones share the same locks.
 ///
-/// Each is let in in the order in which its request came to the store, whatever machine it is on;
-/// one release lets in exactly one. Nobody polls: a notice wakes who is let in, and if that is
-/// lost, the next refresh of its place finds out.
+/// Requests are granted in the order in which they arrive at the store, whatever machine they come
+/// from, and one release grants exactly one. Waiting does not poll: a notice wakes the new holder.
+/// If the notice is lost, the next refresh of the queue entry finds the grant.
 ///
-/// A hold is a lease. Without one of its own it has the client's, and is renewed until its guard is
-/// dropped; with one of its own it ends with that. What a holder does who does not know that its
-/// lease is over, a [`Fenced`](turnwise_locks::Fenced) resource refuses.
+/// A hold is a lease. Without a lease of its own it has the client's, and is renewed until its
+/// guard is dropped. With one of its own it ends when that lease expires. A
+/// [`Fenced`](turnwise_locks::Fenced) resource refuses the writes of a holder that has not noticed
+/// that its lease is over.
 ///
 /// # Examples
 /// ```
@@ -54,17 +55,17 @@ pub struct Locks {
     client: Owned,
 }
 
-/// What is known of a lock: [`Locks::info`].
+/// A snapshot of a lock: see [`Locks::info`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// Who holds it: the number of its client, and of its request.
+    /// The holder: the number of its client, and of its request.
     pub holder: Option<String>,
-    /// So long its lease lasts, if it is not renewed.
+    /// The rest of its lease, if it is not renewed.
     pub remaining: Duration,
-    /// The last hold's number, if there was one.
+    /// The fence of the last hold, if there was one.
     pub fence: Option<Fence>,
-    /// How many wait.
+    /// The number of waiting requests.
     pub waiting: u64,
 }
 
@@ -73,30 +74,31 @@ impl Locks {
         Locks { client }
     }
 
-    /// Asks for a lock, without a limit; a store that does not answer is given up by the client's
-    /// [patience](crate::RemoteBuilder::give_up_after). Waits for nobody; the [`Acquire`] does.
+    /// Requests a lock, with no limit on the wait. A store that does not answer fails the request
+    /// after the client's [patience](crate::RemoteBuilder::give_up_after). This call does not wait;
+    /// the [`Acquire`] does.
     pub fn lock(&self, name: &str) -> Acquire<Guard> {
         self.lock_within(name, Limits::NONE)
     }
 
-    /// A lock, if it is free now and nobody waits for it: it overtakes nobody. The answer comes
-    /// from the store.
+    /// Requests a lock that is free now and that no other request waits for: it overtakes no
+    /// waiter. The answer comes from the store.
     pub fn try_lock(&self, name: &str) -> Acquire<Guard> {
         self.lock_within(name, Duration::ZERO)
     }
 
-    /// Asks for a lock, with limits: how long to wait, and for how long to hold. A wait of zero is
-    /// one attempt. A hold with a lease of its own is not renewed. That a request would be
-    /// [refused early](Limits::refuse_early) nobody knows here.
+    /// Requests a lock with limits on the wait and on the hold. A wait of zero is one attempt. A
+    /// hold with a lease of its own is not renewed. [`Limits::refuse_early`] has no effect here.
     pub fn lock_within(&self, name: &str, limits: impl Into<Limits>) -> Acquire<Guard> {
         self.ask(name, None, limits.into())
     }
 
-    /// Asks for a lock for an owner: at once, if that holds it already, with the same fence. It is
-    /// free when the last guard of its owner is dropped. An owner is of one process.
+    /// Requests a lock for an owner. It is granted at once, with the same fence, if the owner holds
+    /// it already. The lock is free when the last guard of its owner is dropped. An owner belongs
+    /// to one process.
     ///
-    /// Of the leases that its guards were asked for with, the longest one counts; while one of them
-    /// was asked for without, the hold is renewed.
+    /// The longest lease among those of its guards counts. While one of its guards has no lease of
+    /// its own, the hold is renewed.
     pub fn lock_as(&self, owner: &Owner, name: &str, limits: impl Into<Limits>) -> Acquire<Guard> {
         self.ask(name, Some(owner), limits.into())
     }
@@ -116,9 +118,9 @@ impl Locks {
         }
     }
 
-    /// Asks for several locks: all of them or none. They are asked for in the order of their names,
-    /// one after the other, so two calls never wait for each other; equal names count once. The
-    /// deadline is one for all, and leases begin when all are held.
+    /// Requests several locks: all of them or none. They are acquired one after the other in the
+    /// order of their names, so two calls never deadlock; equal names count once. One deadline
+    /// covers all, and leases begin when all are held.
     pub fn lock_all<'a>(
         &self,
         names: impl IntoIterator<Item = &'a str>,
@@ -146,13 +148,13 @@ impl Locks {
         }
     }
 
-    /// Takes a lock away from its holder: the next is let in, the holder learns of it. False:
-    /// nobody holds it.
+    /// Takes a lock from its holder and grants it to the next request. The old holder is notified.
+    /// Returns false if the lock is free.
     pub fn force_release(&self, name: &str) -> Reply<Result<bool, LockError>> {
         self.once(name, Step::Force { place: 1 }, |answer| answer == Answer::Forced(true))
     }
 
-    /// What is known of a lock. Stale on return.
+    /// Returns a snapshot of the lock, which may be stale by the time it is read.
     pub fn info(&self, name: &str) -> Reply<Result<LockInfo, LockError>> {
         self.once(name, Step::Look, |answer| match answer {
             Answer::Seen { holders, fence, waiting } => {
@@ -187,11 +189,11 @@ impl fmt::Debug for Locks {
     }
 }
 
-/// What is asked for.
+/// The limits of a request, from the moment of the call.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) called: Instant,
-    /// Until when it waits.
+    /// The deadline of the wait.
     pub(crate) until: Option<Instant>,
     pub(crate) immediate: bool,
     pub(crate) lease: Option<Duration>,
@@ -243,7 +245,7 @@ pub(crate) async fn acquire(
             Ok(Answer::Busy { .. }) => return Err(LockError::Busy),
             Ok(Answer::Differs { places }) => return Err(LockError::OtherPlaces { places }),
             Ok(_) => return Err(LockError::Closed),
-            // What went wrong is said, and not that time has gone by meanwhile.
+            // The error says what went wrong, even if the deadline has passed meanwhile.
             Err(error) => return Err(error.into()),
         }
         caller.moves().await;
@@ -284,20 +286,20 @@ async fn acquire_all(
     Ok(guards)
 }
 
-/// A lock that is held. Dropping it lets the next in, and waits for nothing; it may be dropped on
-/// any thread. Of several that an [owner](Owner) has, the last one does.
+/// A lock that is held. Dropping it grants the lock to the next request, and does not wait; it may
+/// be dropped on any thread. Of several guards of an [owner](Owner), the last one does that.
 #[must_use = "dropping it lets go of the lock"]
 pub struct Guard {
-    /// Until it is released.
+    /// `None` once it is released.
     hold: Option<Arc<Hold>>,
-    /// It wants the hold renewed.
+    /// True while this guard wants the hold renewed.
     renews: Arc<AtomicBool>,
-    /// After the hold. None: it was not handed out yet.
+    /// Dropped after the hold. `None` until the guard is handed out.
     handles: Option<Handles>,
 }
 
 impl Guard {
-    /// Of a run: its answer came just now.
+    /// The guard of a run, whose answer has just come.
     pub(crate) fn of_run(
         request: &Arc<Request>,
         name: Arc<str>,
@@ -312,7 +314,7 @@ impl Guard {
         Guard { hold: Some(hold), renews: Arc::new(AtomicBool::new(renews)), handles: None }
     }
 
-    /// It has the hold no more. Also said: was it the last one?
+    /// Gives the hold up. Returns it, and whether this was its last guard.
     fn gives(&mut self) -> Option<(Arc<Hold>, bool)> {
         let hold = self.hold.take()?;
         hold.tenure.renews_no_more(&self.renews);
@@ -320,7 +322,7 @@ impl Guard {
         Some((hold, last))
     }
 
-    /// It is the program's from now on.
+    /// Marks the guard as handed out to the program.
     pub(crate) fn handed(&mut self, handles: &Handles) {
         self.handles = Some(handles.clone());
     }
@@ -337,40 +339,41 @@ impl Guard {
         &self.hold().name
     }
 
-    /// The number of this hold: greater than those of all holds of this lock before, also after the
-    /// store has lost its records, unless its clock has gone back by more than the time since. What
-    /// [`Fenced`](turnwise_locks::Fenced) resources compare.
+    /// The number of this hold, which [`Fenced`](turnwise_locks::Fenced) resources compare. It is
+    /// greater than those of all earlier holds of this lock, also after the store has lost its
+    /// records, unless the store's clock has gone back by more than the time since.
     pub fn fence(&self) -> Fence {
         self.hold().fence
     }
 
-    /// Of the pool's places, this one: from 1 on. Of a lock, the only one.
+    /// The number of the place in its pool, from 1 on. A lock has only place 1.
     pub fn place(&self) -> u32 {
         self.hold().place
     }
 
-    /// Was the lock taken away, or is its lease over by this machine's clock? Then somebody else
-    /// may hold it. Stale on return: a resource that must not be touched then compares fences.
-    /// Wait-free but for a short lock.
+    /// True if the lock was taken away, or its lease is over by this machine's clock. Another
+    /// client may hold it then. The answer may be stale by the time it is read: a resource that
+    /// must not be written then compares fences. Takes a short lock, and does not wait otherwise.
     pub fn is_lost(&self) -> bool {
         self.hold().tenure.is_lost()
     }
 
-    /// Comes when the lock is lost; never, if it is given back before. A future on any runtime.
+    /// Returns a future, for any runtime, that completes when the lock is lost. It never completes
+    /// if the lock is released before.
     pub fn lost(&self) -> Lost {
         self.hold().tenure.lost()
     }
 
-    /// So long it holds at least, if nobody forces it and it is not renewed.
+    /// The time that the hold lasts at least, unless it is forced or renewed.
     pub fn remaining(&self) -> Duration {
         self.hold().tenure.remaining()
     }
 
-    /// Has the lease begin anew, and last so long at least; the client renews it no more for this
-    /// guard. A lease that lasts longer stays: the one before, or that of another guard of its
+    /// Starts the lease anew, for at least this time; the client no longer renews the hold for this
+    /// guard. A longer lease stays in force: the one before, or that of another guard of the
     /// [owner](Owner).
     ///
-    /// The answer is [`ReleaseError::Lost`] if the lock was lost before.
+    /// Fails with [`ReleaseError::Lost`] if the lock was lost before.
     pub fn renew(&self, lease: Duration) -> Reply<Result<(), ReleaseError>> {
         let (hold, renews) = (self.hold().clone(), self.renews.clone());
         self.hold().request.client.reply(async move {
@@ -379,8 +382,8 @@ impl Guard {
         })
     }
 
-    /// Lets go, and tells whether it was held until then. Of several guards of an owner, only the
-    /// last one lets go.
+    /// Releases the lock, and returns whether it was held until then. Of several guards of an
+    /// owner, only the last one releases it.
     pub fn release(mut self) -> Release {
         match self.gives() {
             Some((hold, true)) => {
@@ -397,7 +400,8 @@ impl Guard {
 }
 
 impl Guard {
-    /// Begins a job in the place. True: one that has not ended has left it dirty.
+    /// Begins a job in the place. Returns true if an earlier job has not ended there, so that the
+    /// place is dirty.
     pub(crate) fn begin(&self) -> Reply<Result<bool, LockError>> {
         let hold = self.hold().clone();
         self.hold().request.client.reply(async move {
@@ -410,7 +414,7 @@ impl Guard {
         })
     }
 
-    /// Ends the job, and lets go of the place: it is clean, or quarantined.
+    /// Ends the job and releases the place, which is clean or quarantined.
     pub(crate) fn end(mut self, quarantine: bool) -> Release {
         match self.gives() {
             Some((hold, _)) => {
@@ -429,7 +433,7 @@ impl Drop for Guard {
     }
 }
 
-/// Lets go. After a job also said: is its place quarantined?
+/// Releases a hold. `ends` is set after a job: true if its place is quarantined.
 async fn release(
     caller: Caller,
     hold: Arc<Hold>,
@@ -443,15 +447,15 @@ async fn release(
         op.step = Step::End { token: token.clone(), quarantine, late: *late };
     }
     let client = hold.request.client.clone();
-    // From now on nothing renews it.
+    // Stops the renewals.
     drop(hold);
-    // The program's end waits for it.
+    // The end of the program waits for this.
     let _under_way = client.business.under_way();
     let (answer, late) = client.call_by(&caller, &op, client.patience()).await;
     match answer {
         Ok(Answer::Released) if !was_lost => Ok(()),
         Ok(_) if was_lost || !late => lost(),
-        // An earlier request may have released it, and others have held it since.
+        // An earlier copy of the request may have released it, and others may have held it since.
         Ok(_) => Err(ReleaseError::Store(StoreError::TimedOut { effect: Effect::Unknown })),
         Err(_) if was_lost => lost(),
         Err(error) => Err(ReleaseError::Store(error)),

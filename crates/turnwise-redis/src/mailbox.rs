@@ -1,30 +1,30 @@
-//! Mailboxes of a store, and their steps: what the scripts do over there, as a machine of its own.
+//! The state machine of mailboxes, which the scripts implement in a server.
 //!
 //! ```text
 //!            Push with a claim, Claim                Advance: the next messages
-//!   nobody ─────────────────────────────▶ drained ──────────────┐
+//!   idle ───────────────────────────────▶ drained ──────────────┐
 //!     ▲                                     │  ▲ └──────────────┘
 //!     │  Advance (none is left, a retry,    │  │ Renew: the lease begins anew
 //!     └── or to let go), Abandon, its lease ┘  └─ Claim by another, when the lease is over
 //!         is over
 //! ```
 //!
-//! The word of a mailbox in a process counts messages, and the sender that moves it from 0 to 1
-//! drains. Here the drainer's lease is that word: the step that finds the mailbox empty lets go of
-//! it, so there is no moment between the two in which a message could be left to nobody.
+//! The word of an in-process mailbox counts messages, and the sender that moves it from 0 to 1
+//! drains. Here the drainer's lease plays that role: the step that finds the mailbox empty also
+//! releases it, so no message can be left without a drainer between the two.
 //!
 //! - M1: at most one request drains a mailbox. Only the drainer removes messages, by naming them.
 //! - M2: the state, the removal of the messages that made it, and their outcomes are written in one
-//!   step. So the state has seen each message once, whatever was done twice on the way to it.
-//! - M3: a step that is repeated has one effect: a push by the message's id, an advance by its
-//!   number and that of its hold.
-//! - M4: a message that a drainer was handed, and did not return, may have begun: it is not
-//!   withdrawn. Such messages are handed out one at a time, and of them only the first one's
-//!   attempts count.
+//!   step. So the state has seen each message once, whatever was repeated on the way.
+//! - M3: a repeated step has one effect: a push by the message's id, an advance by its number and
+//!   that of its hold.
+//! - M4: a message that was handed to a drainer, and was not returned, may have begun: it cannot be
+//!   withdrawn. Such messages are handed out one at a time, and only the first one's attempts
+//!   count.
 //! - M5: a message that was withdrawn, or is done, is known for a stated time: copies of its push
-//!   that come meanwhile leave nothing and claim nothing.
-//! - M6: a mailbox with messages, or with a drainer, is due at some time: that at which somebody
-//!   has to look whether it is drained.
+//!   that arrive meanwhile store nothing and claim nothing.
+//! - M6: a mailbox with messages, or with a drainer, has a due time, at which a worker checks
+//!   whether it is drained.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -35,31 +35,32 @@ use crate::step::{
     MailboxStep, Notice, Progress, StoredMessage, Then, Token,
 };
 
-/// Why a message is a dead letter whose drainers have died.
-pub(crate) const DRAINER_GONE: &str = "its drainer was gone in the midst of it";
+/// The error of a dead letter whose drainers have died.
+pub(crate) const DRAINER_GONE: &str = "the drainer ended while the message ran";
 
-/// The mailboxes of a shard. Times are microseconds on the store's clock.
+/// The mailboxes of a shard. Times are microseconds of the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Shard {
-    /// How many shards there are: 0 if none has said.
+    /// The number of shards: 0 if none was stated.
     shards: u32,
     mailboxes: BTreeMap<String, Mailbox>,
     /// Outcomes by actor and message, and until when they are known.
     outcomes: BTreeMap<(String, String), (Outcome, u64)>,
-    /// Until when outcomes are known, the first one first. There may be a later one of the same.
+    /// The times at which outcomes are forgotten, in order. An outcome may have a later one as
+    /// well.
     forgotten: BTreeSet<(u64, (String, String))>,
     due: Due,
-    /// Dead letters by actor and message, with their places in the order.
+    /// Dead letters by actor and message, with their positions in the order.
     dead: BTreeMap<(String, String), Dead>,
     deaths: u64,
-    /// Workers that wait, and until when.
+    /// Waiting workers, and the time at which each stops waiting.
     workers: Vec<(u64, Token)>,
     /// Requests whose claims are refused, and until when that is known.
     gone: BTreeMap<Token, u64>,
 }
 
-/// When somebody has to look at a mailbox, by the actor and by the time.
+/// The due times of mailboxes, by actor and by time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 struct Due {
@@ -85,18 +86,18 @@ impl Due {
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 struct Mailbox {
     drainer: Option<Drainer>,
-    /// The last hold's number.
+    /// The fence of the last hold.
     fence: u64,
     messages: VecDeque<Message>,
-    /// Their ids.
+    /// The ids of `messages`.
     ids: BTreeSet<String>,
-    /// How many of the first messages dead drainers may have begun, or have failed.
+    /// The number of leading messages that dead drainers may have begun, or that have failed.
     begun: u32,
-    /// How many attempts at the first message have failed.
+    /// The number of failed attempts at the first message.
     attempts: u32,
-    /// Nobody drains it before.
+    /// The time before which it is not drained.
     ready: u64,
-    /// The last hold that was let go, and by which of its steps.
+    /// The last hold that was released, and the number of the step that did it.
     last: Option<(u64, u64)>,
     state: Option<Vec<u8>>,
 }
@@ -107,7 +108,7 @@ struct Drainer {
     token: Token,
     until: u64,
     number: u64,
-    /// How many of the first messages it has in its hands.
+    /// The number of leading messages that it was handed.
     handed: u32,
 }
 
@@ -159,7 +160,7 @@ impl From<Outcome> for Progress {
     }
 }
 
-/// How long until then.
+/// Returns the time until then.
 fn left(until: u64, now: u64) -> Duration {
     Duration::from_micros(until.saturating_sub(now))
 }
@@ -184,13 +185,13 @@ impl Mailbox {
         }
     }
 
-    /// How many messages are handed out next.
+    /// Returns the number of messages to hand out next.
     fn most(&self, most: u32) -> u32 {
         let most = if self.begun > 0 { 1 } else { most.max(1) };
         most.min(u32::try_from(self.messages.len()).unwrap_or(u32::MAX))
     }
 
-    /// The first message leaves it.
+    /// Removes the first message.
     fn pop(&mut self) -> Option<Message> {
         self.begun = self.begun.saturating_sub(1);
         self.attempts = 0;
@@ -222,7 +223,7 @@ impl Mailbox {
 }
 
 impl Shard {
-    /// Does a step, now.
+    /// Executes a step at this time.
     pub(crate) fn step(
         &mut self,
         now: u64,
@@ -301,7 +302,7 @@ impl Shard {
         }
     }
 
-    /// An actor's state is forgotten, or all of its mailbox but the messages: `s:ACTOR`, `a:ACTOR`.
+    /// Forgets an actor's state, or all of its mailbox but the messages: `s:ACTOR`, `a:ACTOR`.
     pub(crate) fn forget_part(&mut self, part: &str) {
         let Some((kind, actor)) = part.split_once(':') else { return };
         let Some(mailbox) = self.mailboxes.get_mut(actor) else { return };
@@ -318,8 +319,7 @@ impl Shard {
         self.mailboxes.entry(actor.to_owned()).or_default()
     }
 
-    /// A mailbox that nobody drains has messages: somebody has to look at it, now or when it is
-    /// ready.
+    /// Sets the due time of a mailbox that has messages and no drainer: now, or when it is ready.
     fn is_due(&mut self, now: u64, actor: &str, notices: &mut Vec<Notice>) {
         let mailbox = self.mailbox(actor);
         if mailbox.drained(now).is_some() {
@@ -334,7 +334,7 @@ impl Shard {
         }
     }
 
-    /// A worker that waits hears that there is work.
+    /// Wakes a waiting worker.
     fn wake_worker(&mut self, now: u64, notices: &mut Vec<Notice>) {
         self.workers.retain(|(until, _)| *until > now);
         let first = (0..self.workers.len()).min_by_key(|index| &self.workers[*index]);
@@ -353,7 +353,7 @@ impl Shard {
     ) -> MailboxAnswer {
         match self.outcome(now, actor, &message.id) {
             Progress::Unknown => {}
-            // The answer to it may have been lost, and the mailbox is held for it.
+            // The answer to an earlier copy may have been lost, which has claimed the mailbox.
             Progress::Running { .. } | Progress::Waiting { .. }
                 if let Some(claim) = claim
                     && self.lasts(actor, &claim.token, after(now, claim.lease)) =>
@@ -376,7 +376,7 @@ impl Shard {
         MailboxAnswer::Pushed { ahead, free }
     }
 
-    /// The mailbox is held until then at least, if it is held by this request.
+    /// Extends the lease of a mailbox to this time, if the token drains it.
     fn lasts(&mut self, actor: &str, token: &Token, until: u64) -> bool {
         let drainer = self.mailboxes.get_mut(actor).and_then(|mailbox| mailbox.drainer.as_mut());
         let Some(drainer) = drainer.filter(|drainer| drainer.token == *token) else {
@@ -437,7 +437,7 @@ impl Shard {
         MailboxAnswer::Handed(hand)
     }
 
-    /// The first message is a dead letter.
+    /// Turns the first message into a dead letter.
     fn bury(
         &mut self,
         now: u64,
@@ -568,7 +568,7 @@ impl Shard {
         held
     }
 
-    /// Nobody drains the mailbox any more. Workers look at what is left after this time.
+    /// Releases a mailbox. Workers check what is left after this time.
     fn let_go(&mut self, now: u64, actor: &str, wait: Duration, notices: &mut Vec<Notice>) {
         let mailbox = self.mailbox(actor);
         mailbox.drainer = None;

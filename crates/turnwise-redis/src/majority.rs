@@ -1,4 +1,4 @@
-//! Locks by a majority of independent servers, with fences.
+//! Locks held by a majority of independent servers, with fences.
 //!
 //! ```text
 //!  round 1   Acquire(token) ──▶ all nodes         a majority grants, each by a fence of its own
@@ -7,15 +7,15 @@
 //!  the end   Leave(token) ──▶ all                 also those that have not answered, until they do
 //! ```
 //!
-//! - Q1: two majorities share a node. There the earlier hold's fence was written down before the
-//!   later one was granted, so that has a greater one; or its token held there no more when it came
-//!   to be confirmed, and was refused. So fences increase although clocks may lie.
-//! - Q2: a node counts for a hold only while its token holds there by no greater fence: a late copy
-//!   of round 1 may begin another hold after a later client's.
+//! - Q1: two majorities share a node. There the earlier hold's fence was stored before the later
+//!   hold was granted, so the later fence is greater; or the earlier token no longer held there
+//!   when it came to be confirmed, and was refused. So fences increase whatever clocks say.
+//! - Q2: a node counts for a hold only while its token holds there with no greater fence: a late
+//!   copy of round 1 may begin another hold after a later client's.
 //! - Q3: a hold lasts from before its last confirmation was sent, less the drift of clocks.
-//! - Q4: each attempt has a token of its own, which is left everywhere when the attempt fails.
+//! - Q4: each attempt has a token of its own, which is left on all nodes when the attempt fails.
 //!
-//! `tests/majority_search.rs` looks at all states of it.
+//! `tests/majority_search.rs` visits all states of it.
 
 #[path = "majority/vote.rs"]
 mod vote;
@@ -40,22 +40,24 @@ use crate::tenure::{Lost, Tenure};
 use crate::time::{Moment, after};
 use vote::{Asking, Gathered, Node, Request, Rest, Shared, Vote, attempt, valid};
 
-/// Locks by a majority of three, five or seven independent servers. Clones are the same client.
+/// Locks held by a majority of three, five or seven independent servers. Clones share the same
+/// client.
 ///
 /// **Most programs are better served by one server**, [`Remote`], and resources that compare
-/// fences: it is fair, nobody polls, and it costs a third. A majority is for those whose locks have
-/// to be had while a server is down, and who cannot wait until it is back. It is none for those who
-/// want "more certain" locks: what has to be right compares fences, here as there.
+/// fences: that is fair, does not poll, and costs a third. A majority is for programs that need
+/// their locks while a server is down, and cannot wait until it is back. It does not make locks
+/// "more certain": writes that must be right compare fences in either case.
 ///
-/// A hold needs a majority that grants it, and then one that writes its fence down. Fences of holds
-/// increase strictly, also if clocks lie: a hold that was asked for after another one was held has
-/// the greater one. That nobody holds beside another needs clocks that run alike, to a hundredth.
+/// A hold needs a majority that grants it, and then a majority that stores its fence. Fences of
+/// holds increase strictly, whatever clocks say: a hold that was requested after another one was
+/// held has the greater fence. That at most one client holds at a time needs clocks whose rates
+/// differ by less than a hundredth.
 ///
-/// It is not fair. A request that finds the lock held is repeated, after a while that differs. A
-/// hold is lost when no majority renews it.
+/// It is not fair. A request that finds the lock held is repeated after a random pause. A hold is
+/// lost when no majority renews it.
 ///
-/// Servers are no replicas of each other. **One that has lost what it kept must stay away** for as
-/// long as the longest lease: see [`MajorityBuilder::quarantine`].
+/// The servers are not replicas of each other. **A server that has lost its data must stay away**
+/// for as long as the longest lease: see [`MajorityBuilder::quarantine`].
 ///
 /// # Examples
 /// ```
@@ -76,7 +78,7 @@ pub struct Majority {
     handles: Handles,
 }
 
-/// How a [`Majority`] is made: [`Majority::builder`].
+/// The settings of a [`Majority`]: see [`Majority::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes nothing until it connects"]
 pub struct MajorityBuilder {
@@ -84,33 +86,33 @@ pub struct MajorityBuilder {
     quarantine: Option<Duration>,
 }
 
-/// Why there is no [`Majority`].
+/// An error that prevents a [`Majority`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MajorityError {
-    /// Fewer than three nodes: none of them may fail.
+    /// Fewer than three nodes, of which none may fail.
     TooFew {
-        /// How many there are.
+        /// The number of nodes.
         nodes: usize,
     },
-    /// An even number: one node less bears as many failures.
+    /// An even number of nodes: one node less tolerates as many failures.
     Even {
-        /// How many there are.
+        /// The number of nodes.
         nodes: usize,
     },
-    /// Two nodes are the same: it would vote twice.
+    /// Two nodes are the same server, which would vote twice.
     Same {
         /// The numbers of the two, from 0 on.
         nodes: (usize, usize),
     },
-    /// A node's address is none, or its server is of the wrong kind.
+    /// The address of a node is invalid, or its server is of the wrong kind.
     Node {
-        /// Its number, from 0 on.
+        /// The number of the node, from 0 on.
         node: usize,
-        /// What is wrong.
+        /// The error.
         error: ConnectError,
     },
-    /// The client itself cannot be made.
+    /// The client itself cannot be created.
     Client(ConnectError),
     /// Too few nodes answer.
     NoMajority(Votes),
@@ -139,7 +141,7 @@ impl Error for MajorityError {}
 
 impl Majority {
     /// A client of servers at these addresses: see [`Remote::connect`]. A minority of them may be
-    /// down. May block, for half a second.
+    /// down. May block for half a second.
     ///
     /// # Errors
     /// [`MajorityError`].
@@ -147,13 +149,13 @@ impl Majority {
         Majority::builder().connect(urls)
     }
 
-    /// A client of several stores of its own in this process's memory: to try it.
+    /// A client of several stores of its own in this process's memory, for trials.
     ///
     /// # Errors
-    /// [`MajorityError::TooFew`], [`MajorityError::Even`]; [`MajorityError::Client`], if the
-    /// operating system has no thread left.
+    /// [`MajorityError::TooFew`], [`MajorityError::Even`]; [`MajorityError::Client`] if the
+    /// operating system provides no thread.
     pub fn in_memory(nodes: usize) -> Result<Self, MajorityError> {
-        // Before as many are made.
+        // Checked before the stores are created.
         is_odd(nodes)?;
         let store = |_| Arc::new(MemoryStore::new()) as Arc<dyn Store>;
         Majority::builder().over((0..nodes).map(store))
@@ -165,23 +167,24 @@ impl Majority {
         MajorityBuilder { each, quarantine: None }
     }
 
-    /// Asks for a lock, without a limit; nodes of which no majority answers are given up by the
-    /// client's [patience](MajorityBuilder::give_up_after). Waits for nobody; the [`Acquire`] does.
+    /// Requests a lock, with no limit on the wait. If no majority answers, the request fails after
+    /// the client's [patience](MajorityBuilder::give_up_after). This call does not wait; the
+    /// [`Acquire`] does.
     pub fn lock(&self, name: &str) -> Acquire<MajorityGuard> {
         self.lock_within(name, Limits::NONE)
     }
 
-    /// A lock, by one attempt. [`LockError::Busy`] may also mean that several clients tried at
-    /// once, and none had a majority.
+    /// Requests a lock with one attempt. [`LockError::Busy`] may also mean that several clients
+    /// tried at once, and none had a majority.
     pub fn try_lock(&self, name: &str) -> Acquire<MajorityGuard> {
         self.lock_within(name, Duration::ZERO)
     }
 
-    /// Asks for a lock, with limits: how long to try, and for how long to hold. A hold with a lease
-    /// of its own is not renewed; that must not be longer than the
+    /// Requests a lock with limits on the time of attempts and on the hold. A hold with a lease of
+    /// its own is not renewed; that lease must not be longer than the
     /// [quarantine](MajorityBuilder::quarantine).
     ///
-    /// Its errors are [`LockError`]: `TimedOut` or `Busy`, if others hold it; `NoMajority`, if too
+    /// Fails with [`LockError`]: `TimedOut` or `Busy` if other clients hold it, `NoMajority` if too
     /// few nodes answer.
     ///
     /// # Examples
@@ -233,47 +236,48 @@ fn is_odd(nodes: usize) -> Result<(), MajorityError> {
 }
 
 impl MajorityBuilder {
-    /// What all keys begin with: see [`RemoteBuilder::prefix`].
+    /// Sets the prefix of all keys: see [`RemoteBuilder::prefix`].
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.each = self.each.prefix(prefix);
         self
     }
 
-    /// So long nodes have for an answer, in each round: half a second, if this is not called; ten
-    /// milliseconds at least. One that is slower does not vote in that round.
+    /// Sets the time limit of the nodes' answers in each round. The default is half a second, the
+    /// minimum ten milliseconds. A slower node does not vote in that round.
     pub fn answer_within(mut self, limit: Duration) -> Self {
         self.each = self.each.answer_within(limit);
         self
     }
 
-    /// So long a call without a limit goes on while no majority answers: thirty seconds, if this is
-    /// not called.
+    /// Sets the time after which a call without a limit fails if no majority answers. The default
+    /// is thirty seconds.
     pub fn give_up_after(mut self, limit: Duration) -> Self {
         self.each = self.each.give_up_after(limit);
         self
     }
 
-    /// How long a hold outlives its client, if none is asked for: thirty seconds, if this is not
-    /// called; ten milliseconds at least. It is renewed each third of it.
+    /// Sets the lease of holds that are requested without one: how long they outlive their client.
+    /// The default is thirty seconds, the minimum ten milliseconds. Holds are renewed each third of
+    /// it.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.each = self.each.lease(lease);
         self
     }
 
-    /// Certificates for servers at `rediss://`: the system's roots, if this is not called.
+    /// Sets the certificates for servers at `rediss://`. The default is the system's roots.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
         self.each = self.each.tls(tls);
         self
     }
 
-    /// A server that was started less than this ago does not vote, for it may have forgotten what
-    /// it granted. It is the lease, if this is not called. It has to be the longest lease that any
-    /// client asks for, on all clients.
+    /// Sets the age below which a server does not vote, because it may have forgotten what it
+    /// granted. The default is the lease. It has to be at least the longest lease that any client
+    /// requests, on all clients.
     ///
-    /// Zero switches it off: right if servers write each step to their disks before they answer
-    /// (`appendfsync always`), or if their operator waits before a start. What started when is
-    /// taken from `INFO server`; if a server does not permit that, its operator has to wait.
+    /// Zero disables it: right if servers write each step to their disks before they answer
+    /// (`appendfsync always`), or if their operator waits before a start. The start of a server is
+    /// read from `INFO server`; if a server does not permit that, its operator has to wait.
     ///
     /// # Examples
     /// ```
@@ -284,7 +288,7 @@ impl MajorityBuilder {
     ///     .lease(Duration::from_secs(10))
     ///     .answer_within(Duration::from_millis(50))
     ///     .quarantine(Duration::from_secs(60));
-    /// // Nobody is there.
+    /// // No server is there.
     /// let urls = ["redis://127.0.0.1:1/", "redis://127.0.0.1:2/", "redis://127.0.0.1:3/"];
     /// let error = builder.connect(urls).unwrap_err();
     /// assert!(matches!(error, MajorityError::NoMajority(votes) if votes.granted == 0));
@@ -336,10 +340,10 @@ impl MajorityBuilder {
     }
 }
 
-/// Who is there? Nothing is changed by that.
+/// Asks all nodes for a state, which changes nothing, and checks their answers.
 async fn meet(shared: Arc<Shared>) -> Result<(), MajorityError> {
     let first = &shared.nodes[0].client;
-    let key = first.key("client", "majority").expect("a name that can be one");
+    let key = first.key("client", "majority").expect("the name is valid");
     let until = after(shared.answer);
     let ask = Asking { shared: shared.clone(), key, under_way: shared.counts() };
     let votes = ask.all(&Step::Look, until);
@@ -355,7 +359,7 @@ async fn meet(shared: Arc<Shared>) -> Result<(), MajorityError> {
             return Err(MajorityError::Node { node: *node, error });
         }
     }
-    // Those that stay away are there, and will vote.
+    // Nodes that stay away answer, and will vote.
     match votes.counted.granted + votes.counted.away >= shared.majority() {
         true => Ok(()),
         false => Err(MajorityError::NoMajority(votes.counted)),
@@ -386,7 +390,7 @@ async fn acquire(
         let cut = Instant::now() >= until;
         let counted = before.take().filter(|_| cut).unwrap_or(counted);
         before = Some(counted.clone());
-        // Enough were there, but somebody else was, too.
+        // Enough nodes answered, but another client holds or tries.
         let contended = counted.granted + counted.held >= shared.majority();
         if contended {
             patience = client.patience();
@@ -400,7 +404,7 @@ async fn acquire(
             _ => None,
         });
         let first = busy.min().map_or(pause, |busy| busy + Duration::from_millis(1));
-        // Not all at once: or nobody ever has a majority.
+        // Jittered: clients that retry at the same time might never reach a majority.
         let mut byte = [0];
         let _ = getrandom::fill(&mut byte);
         let again = after(pause.min(first).mul_f64(0.5 + f64::from(byte[0]) / 256.0));
@@ -443,7 +447,7 @@ impl Held {
     }
 }
 
-/// Confirms a hold anew each third of its lease, and knows when it is over.
+/// Confirms a hold anew each third of its lease, and marks it as lost when it is over.
 async fn keep(held: Weak<Held>, lease: Duration, sent: Moment) {
     let mut next = sent.and(lease / 3).timer();
     loop {
@@ -453,7 +457,7 @@ async fn keep(held: Weak<Held>, lease: Duration, sent: Moment) {
         drop(strong);
         let at = if renewed { next.min(over) } else { over };
         if let Ok(Err(_)) = timeout_at(at, until.changed()).await {
-            // Its guard is gone.
+            // The guard is gone.
             return;
         }
         drop(until);
@@ -461,7 +465,7 @@ async fn keep(held: Weak<Held>, lease: Duration, sent: Moment) {
         if strong.tenure.is_lost() {
             return strong.tenure.lose();
         }
-        // The hold is not kept by its renewal.
+        // The renewal must not keep the hold.
         let shared = strong.request.ask.shared.clone();
         let now = Moment::now();
         let end = after(shared.answer).min(over);
@@ -477,29 +481,29 @@ async fn keep(held: Weak<Held>, lease: Duration, sent: Moment) {
             }
             next = now.and(lease / 3).timer();
         } else if votes.held > shared.nodes.len() - shared.majority() {
-            // It holds there no more, and never will.
+            // The token no longer holds there, and never will.
             return strong.tenure.lose();
         } else {
-            // Too few answer: it ends by its time, and is tried again until then.
+            // Too few answer: the hold ends by its time, and is tried again until then.
             next = after((lease / 30).max(Duration::from_millis(1)));
         }
     }
 }
 
-/// A lock that is held on a majority of nodes. Dropping it releases it, on all.
+/// A lock that is held on a majority of nodes. Dropping it releases it on all.
 ///
-/// The client renews it until then, unless it was asked for with a lease of its own.
+/// The client renews it until then, unless it was requested with a lease of its own.
 #[must_use = "dropping it releases the lock"]
 pub struct MajorityGuard {
-    /// Until it is released.
+    /// `Some` until it is released.
     held: Option<Arc<Held>>,
-    /// After the hold. None: it was not handed out yet.
+    /// Dropped after the hold. `None` until the guard is handed out.
     handles: Option<Handles>,
 }
 
 impl MajorityGuard {
     fn held(&self) -> &Arc<Held> {
-        self.held.as_ref().expect("it is there until the guard is released")
+        self.held.as_ref().expect("a guard has its hold until it is released")
     }
 
     /// The lock's name.
@@ -507,32 +511,34 @@ impl MajorityGuard {
         &self.held().name
     }
 
-    /// The hold's number: greater than that of each hold of this lock which was held before this
-    /// one was asked for, whatever clocks say.
+    /// The number of this hold, greater than that of each hold of this lock that was held before
+    /// this one was requested, whatever clocks say.
     pub fn fence(&self) -> Fence {
         self.held().fence
     }
 
-    /// Is it lost? False: no other client holds it, if the clocks of a majority of nodes, and this
-    /// one's, run alike. Stale on return: a resource that must not be touched then compares fences.
-    /// Wait-free but for a short lock.
+    /// True if the hold is lost. False means that no other client holds the lock, if the clocks of
+    /// a majority of nodes, and this machine's, run at the same rate. The answer may be stale by
+    /// the time it is read: a resource that must not be written then compares fences. Takes a short
+    /// lock, and does not wait otherwise.
     pub fn is_lost(&self) -> bool {
         self.held().tenure.is_lost()
     }
 
-    /// Comes when the lock is lost; never, if it is given back before. A future on any runtime.
+    /// Returns a future, for any runtime, that completes when the lock is lost. It never completes
+    /// if the lock is released before.
     pub fn lost(&self) -> Lost {
         self.held().tenure.lost()
     }
 
-    /// So long it holds at least, if it is not renewed, and clocks run alike.
+    /// The time that the hold lasts at least, if it is not renewed and clocks run at the same rate.
     pub fn remaining(&self) -> Duration {
         self.held().tenure.remaining()
     }
 
-    /// Lets go on all nodes, and tells whether it was held until then: the answer comes when a
-    /// majority has answered. Those that do not answer are asked again until they do, or by the
-    /// client's patience.
+    /// Releases the lock on all nodes, and returns whether it was held until then. The answer comes
+    /// when a majority has answered. Requests to the others are repeated until they answer, or
+    /// until the client's patience ends.
     pub fn release(mut self) -> Release {
         match self.held.take() {
             Some(held) => {
@@ -548,7 +554,7 @@ async fn release(held: Arc<Held>) -> Result<(), ReleaseError> {
     let (fence, was_lost) = (held.fence, held.tenure.is_lost());
     let shared = held.request.ask.shared.clone();
     let coming = held.request.leave();
-    // From now on nothing renews it.
+    // Stops the renewals.
     drop(held);
     let until = shared.nodes[0].client.patience();
     let votes = coming.gather(shared.majority(), Rest::Goes, until).await.counted;

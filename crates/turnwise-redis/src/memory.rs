@@ -11,10 +11,10 @@ use crate::step::{Notice, Op};
 use crate::store::{Called, Life, NoticeSink, Store};
 use crate::tables::Tables;
 
-/// Objects in this process's memory, by the same steps as in a server: for tests, and for programs
-/// that have one process yet. Clones are the same store.
+/// Objects in the memory of this process, with the same steps as in a server: for tests, and for
+/// programs of one process. Clones share the same store.
 ///
-/// A record of what nobody uses is forgotten after ten minutes.
+/// A record is forgotten ten minutes after its last use.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -32,14 +32,14 @@ struct Objects {
 }
 
 impl MemoryStore {
-    /// A store whose time is this machine's, and never goes back.
+    /// A store with this machine's time, which never goes back.
     pub fn new() -> Self {
         let (began, instant) = (SystemTime::now(), Instant::now());
         let began = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         MemoryStore::with(move || began + instant.elapsed())
     }
 
-    /// A store whose time is a clock's: a [`VirtualClock`](turnwise::VirtualClock) in tests.
+    /// A store with the time of a clock: a [`VirtualClock`](turnwise::VirtualClock) in tests.
     pub fn by(clock: impl Clock + 'static) -> Self {
         MemoryStore::with(move || clock.now())
     }
@@ -62,7 +62,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// Forgets a record, or its queue alone: what `DEL` of the key does in a server. For tests.
+    /// Forgets a record, or only its queue, as `DEL` of the key does in a server. For tests.
     #[doc(hidden)]
     pub fn forget_key(&self, key: &str) {
         self.objects().tables.forget_key(key);
@@ -74,7 +74,7 @@ impl Store for MemoryStore {
         Box::pin(async move {
             let mut notices = Vec::new();
             let mut objects = self.objects();
-            // Under the lock: so the steps come in the order of their times.
+            // Read under the lock, so that steps are ordered by their times.
             let now = u64::try_from((self.shared.clock)().as_micros()).unwrap_or(u64::MAX);
             let answer = objects.tables.step(now, op, &mut notices);
             let told = told(&objects.sinks, notices);
@@ -106,7 +106,7 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-/// Each notice, with the one that gets it of those that listen here.
+/// Pairs each notice with its listener in this process.
 pub(crate) fn told(
     sinks: &HashMap<String, NoticeSink>,
     notices: Vec<Notice>,

@@ -1,25 +1,25 @@
-//! Names of objects, and the keys they have in a store.
+//! Names of objects, and their keys in a store.
 //!
-//! A key is `PREFIX:{KIND:NAME}`. What stands in braces is what a cluster hashes: all keys of an
-//! object begin with it, so they live on one node. A name is escaped, so none runs into another
-//! object's keys.
+//! A key is `PREFIX:{KIND:NAME}`. A cluster hashes the part in braces, and all keys of an object
+//! begin with it, so they live on one node. Names are escaped, so no name collides with the keys of
+//! another object.
 
 use std::error::Error;
 use std::fmt;
 use std::fmt::Write;
 
-/// The longest name, in bytes.
+/// The maximum length of a name, in bytes.
 const LONGEST: usize = 1024;
 
-/// Why a name cannot be one.
+/// The reasons why a name is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameError {
-    /// It has no characters.
+    /// The name is empty.
     Empty,
-    /// It is longer than 1,024 bytes.
+    /// The name is longer than 1,024 bytes.
     TooLong {
-        /// So long it is.
+        /// Its length.
         bytes: usize,
     },
 }
@@ -27,9 +27,9 @@ pub enum NameError {
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NameError::Empty => f.write_str("a name needs a character"),
+            NameError::Empty => f.write_str("a name must not be empty"),
             NameError::TooLong { bytes } => {
-                write!(f, "the name has {bytes} bytes, and {LONGEST} are the most")
+                write!(f, "the name has {bytes} bytes; the limit is {LONGEST}")
             }
         }
     }
@@ -37,17 +37,17 @@ impl fmt::Display for NameError {
 
 impl Error for NameError {}
 
-/// The key of an object.
+/// Returns the key of an object.
 pub(crate) fn key(prefix: &str, kind: &str, name: &str) -> Result<String, NameError> {
     check(name)?;
     let mut key = String::with_capacity(prefix.len() + kind.len() + name.len() + 4);
-    write!(key, "{prefix}:{{{kind}:").expect("a string takes all");
+    write!(key, "{prefix}:{{{kind}:").expect("a write to a String does not fail");
     escape(name, &mut key);
     key.push('}');
     Ok(key)
 }
 
-/// A prefix, as keys have it.
+/// Returns a prefix, escaped as in keys.
 pub(crate) fn prefix(text: &str) -> Result<String, NameError> {
     check(text)?;
     let mut prefix = String::new();
@@ -63,13 +63,13 @@ pub(crate) fn check(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// What would mean something else in a key, or hide in a terminal, is written by its number.
+/// Escapes characters that have a meaning in keys, and those that are invisible in a terminal.
 fn escape(name: &str, to: &mut String) {
     for c in name.chars() {
         if matches!(c, '{' | '}' | '%' | '*') || c.is_control() || c.is_whitespace() {
             let mut bytes = [0; 4];
             for byte in c.encode_utf8(&mut bytes).bytes() {
-                write!(to, "%{byte:02X}").expect("a string takes all");
+                write!(to, "%{byte:02X}").expect("a write to a String does not fail");
             }
         } else {
             to.push(c);

@@ -1,64 +1,65 @@
-//! An object of a store, and its steps: what the scripts do over there, as a machine of its own.
+//! The state machine of locks, slots and ticks, which the scripts implement in a server.
 //!
 //! ```text
 //!              Acquire (a place is free)           lease over, Leave, Force
-//!   nobody ──────────────────────────▶ held ───────────────────────────────▶ nobody
+//!   free ────────────────────────────▶ held ───────────────────────────────▶ free
 //!     ▲                                 ▲  │ Renew, Acquire by the holder: the lease begins anew
-//!     │ its queue entry is not kept            │  │
+//!     │ its queue entry is not kept     │  │
 //!     └────────────── the head ─────────┘  └─▶ Acquire by others: a queue entry
 //! ```
 //!
 //! An object has places, each held by one request at most: a lock has one. Each step *settles*
-//! first: leases that are over have ended, and a place that nobody holds goes to the first in the
-//! queue whose queue entry is still kept, for as long as that is kept. The grant is picked up by
-//! the next `Acquire` of that request.
+//! first: expired leases end, and a free place is granted to the first queue entry that is still
+//! alive, until that entry's time of expiry. The next `Acquire` of that request picks the grant up.
 //!
 //! - L1: at most one request holds a place, and a request holds one place at most.
 //! - L2: a place is free only if the queue is empty.
-//! - L3: fences increase strictly, while the record is known. A new one is the moment, in
-//!   microseconds, or one more than the last: so a store that has lost its records goes on above
-//!   them, unless its clock has gone back by more than the time since. A record is known for ten
-//!   minutes after its last use, or for as long as its clients ask.
-//! - L4: a request that was left for good is never granted again, however late its messages come.
-//! - L5: a tick's number is written down before its run begins, and never goes back.
-//! - L6: each step says how many places there are. As long as anybody holds one, or waits, all say
-//!   the same of one object, and a client that does not is refused.
-//! - L7: a lease is never cut short but by its end, `Leave` or `Force`: of several that one request
-//!   has asked for, the one that ends last counts.
-//! - L8: a place in which a job has begun is dirty until its job has ended, whatever has become of
-//!   its holder; the next job there learns of it. One that is quarantined is held by nobody's
-//!   token, and comes back by `Repair`, or `Force`.
+//! - L3: fences increase strictly while the record is known. A new fence is the greater of the time
+//!   in microseconds and the last fence plus one. So a store that has lost its records goes on
+//!   above them, unless its clock has gone back by more than the time since. A record is known for
+//!   ten minutes after its last use, or longer if its clients ask for that.
+//! - L4: a request that was left for good is never granted again, however late its messages arrive.
+//! - L5: the number of a tick is stored before its run begins, and never goes back.
+//! - L6: each step states the number of places. While there are holders or waiters, that number is
+//!   fixed, and steps with another one are refused.
+//! - L7: a lease ends early only by `Leave` or `Force`: of several leases that one request has
+//!   asked for, the one that ends last counts.
+//! - L8: a place in which a job has begun is dirty until that job has ended, whatever happens to
+//!   its holder, and the next job there learns of it. A quarantined place is held by a token of no
+//!   request, and becomes free by `Repair` or `Force`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::step::{Answer, Notice, Standing, Step, Token};
 
-/// A place is quarantined for so long: a hundred years.
+/// The time for which a place is quarantined: a hundred years.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// A request that was left is remembered for so long.
+/// The time for which a request that was left is remembered.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(600);
 
-/// Times are microseconds on the store's clock.
+/// The state of one object. Times are microseconds of the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Record {
-    /// How many places there are: 0 if nobody has said yet.
+    /// The number of places: 0 if none was stated yet.
     places: u32,
-    /// Who holds which place.
+    /// Holders by place.
     holders: BTreeMap<u32, Holder>,
-    /// The last hold's number.
+    /// The fence of the last hold.
     fence: u64,
-    /// The places in which a job has begun and not ended: by whom, and was it dirty before?
+    /// Places in which a job has begun and not ended: its token, and whether the place was dirty
+    /// before.
     begun: BTreeMap<u32, (Token, bool)>,
-    /// Who let go last.
+    /// The token of the last release.
     released: Option<Token>,
-    /// Who waits, and until when the queue entry is kept.
+    /// Waiting tokens, and the time at which each queue entry expires.
     queue: VecDeque<(Token, u64)>,
-    /// Who has left although requests may come, and until when that is known.
+    /// Tokens that were left although copies of their requests may arrive, and until when each is
+    /// known.
     gone: BTreeMap<Token, u64>,
-    /// The last tick that was taken, and one more: 0 is none.
+    /// The number of the last tick that was taken, plus one: 0 is none.
     ticks: u64,
 }
 
@@ -68,13 +69,13 @@ struct Holder {
     token: Token,
     until: u64,
     fence: u64,
-    /// It was granted from the queue, and its request has not come for it yet.
+    /// True if it was granted from the queue and its request has not picked it up.
     waits: bool,
 }
 
 impl Holder {
-    /// It lasts until then at least: late copies of what asked for less do not cut it short. What
-    /// was kept until its request came is the request's from now on.
+    /// Extends the lease to this time: late copies of requests with shorter leases do not cut it.
+    /// The time of a grant that was not picked up yet is replaced.
     fn lasts(&mut self, until: u64) {
         self.until = if self.waits { until } else { self.until.max(until) };
         self.waits = false;
@@ -86,7 +87,7 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 }
 
 impl Record {
-    /// Does a step, now.
+    /// Executes a step at this time.
     pub(crate) fn step(
         &mut self,
         now: u64,
@@ -172,7 +173,7 @@ impl Record {
         }
     }
 
-    /// A hold lasts for so long from now, if it still holds that place.
+    /// Renews the lease of a token that still holds this place.
     pub(crate) fn renew(&mut self, now: u64, place: u32, token: &Token, lease: Duration) -> bool {
         match self.holders.get_mut(&place) {
             Some(holder) if holder.token == *token && holder.until > now => {
@@ -183,7 +184,7 @@ impl Record {
         }
     }
 
-    /// Until when it has to be known, if this step was the last.
+    /// Returns until when the record has to be known after this step.
     pub(crate) fn last(&self, now: u64, step: &Step) -> u64 {
         let holds = self.holders.values().map(|holder| holder.until);
         let entries = self.queue.iter().map(|entry| entry.1);
@@ -195,12 +196,13 @@ impl Record {
         self.gone.values().copied().fold(last, u64::max)
     }
 
-    /// Has it ticks? They are known for as long as the attempt that took one has said.
+    /// True if the object has ticks. Their records are known for as long as the step that took the
+    /// tick stated.
     pub(crate) fn has_ticks(&self) -> bool {
         self.ticks > 0
     }
 
-    /// Nobody is known to wait.
+    /// Forgets the queue.
     pub(crate) fn forget_queue(&mut self) {
         self.queue.clear();
     }
@@ -216,7 +218,7 @@ impl Record {
         }
     }
 
-    /// The first place that nobody holds.
+    /// Returns the first free place.
     fn free(&self, places: u32) -> Option<u32> {
         (1..=places).find(|place| !self.holders.contains_key(place))
     }
@@ -240,7 +242,7 @@ impl Record {
         Answer::Granted { fence: self.fence, place }
     }
 
-    /// So long the first lease lasts that ends.
+    /// Returns the time until the first lease ends.
     fn busy(&self, now: u64) -> Duration {
         let first = self.holders.values().map(|holder| holder.until).min();
         Duration::from_micros(first.unwrap_or(now) - now)
@@ -361,7 +363,7 @@ impl Record {
             return Answer::Gone;
         }
         let (since, every) = (now.saturating_sub(offset), every.max(1));
-        // The tick whose beginning is nearest: clocks that call early, and late, mean the same one.
+        // The tick whose beginning is nearest, so that early and late clocks mean the same tick.
         let tick = since.saturating_add(every / 2) / every;
         let next = Duration::from_micros((tick + 1).saturating_mul(every) - since);
         let last = self.ticks.saturating_sub(1);

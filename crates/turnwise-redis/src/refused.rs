@@ -1,4 +1,4 @@
-//! Why there is no admission, and why an applicant is not in.
+//! Errors of admissions.
 
 use std::error::Error;
 use std::fmt;
@@ -10,23 +10,23 @@ use turnwise_locks::Fence;
 use crate::error::StoreError;
 use crate::name::NameError;
 
-/// The most places that an admission has.
+/// The maximum number of places of an admission.
 pub(crate) const MOST_PLACES: u64 = 1_000_000_000;
 
-/// The longest row, in bytes.
+/// The maximum length of a row, in bytes.
 pub(crate) const LONGEST_ROW: usize = 65_536;
 
-/// Why there is no such admission.
+/// An error that the parameters of an admission cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdmissionError {
-    /// The name cannot be one.
+    /// The name is not valid.
     Name(NameError),
-    /// An admission without places could let nobody in.
+    /// An admission without places could admit no applicant.
     NoPlaces,
-    /// It would have more than 1,000,000,000 places.
+    /// The limit exceeds 1,000,000,000 places.
     TooMany {
-        /// How many were asked for.
+        /// The limit that was requested.
         limit: u64,
     },
 }
@@ -35,9 +35,9 @@ impl fmt::Display for AdmissionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AdmissionError::Name(error) => error.fmt(f),
-            AdmissionError::NoPlaces => f.write_str("an admission needs a place"),
+            AdmissionError::NoPlaces => f.write_str("an admission must have at least one place"),
             AdmissionError::TooMany { limit } => {
-                write!(f, "{limit} places are over the limit of {MOST_PLACES}")
+                write!(f, "{limit} places exceed the limit of {MOST_PLACES}")
             }
         }
     }
@@ -45,53 +45,54 @@ impl fmt::Display for AdmissionError {
 
 impl Error for AdmissionError {}
 
-/// Why an applicant is not in, or a place not reserved. All but [`Store`](Self::Store) and
-/// [`Withdrawn`](Self::Withdrawn) mean: certainly not by this request.
+/// An error of an application or a reservation. With all but [`Store`](Self::Store) and
+/// [`Withdrawn`](Self::Withdrawn), this request has certainly not admitted the applicant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
-    /// As many are in as may be, or it was closed: now and for good.
+    /// All places are taken, or the admission was closed. Final.
     Closed {
-        /// How many places there were.
+        /// The number of places.
         limit: u64,
     },
-    /// This applicant is in, by another request.
+    /// The applicant was admitted by another request.
     Duplicate {
-        /// Its place.
+        /// The place of the applicant.
         place: u64,
     },
-    /// Another request of this applicant has a place reserved, or waits for one: whether it will be
-    /// in is open.
+    /// Another request of the applicant has reserved a place, or waits for one. Whether the
+    /// applicant will be admitted is open.
     Pending {
-        /// The place that is reserved.
+        /// The reserved place.
         place: Option<u64>,
     },
-    /// All places are taken, some of them are reserved only, and it was not to wait.
+    /// All places are taken, some of them only reserved, and the request was not to wait.
     Busy,
-    /// No place came back in time.
+    /// No place was returned in time.
     TimedOut {
-        /// So long it has waited.
+        /// The time that the request has waited.
         waited: Duration,
     },
-    /// The reservation was over before it was confirmed: its lease had ended.
+    /// The lease of the reservation ended before it was confirmed.
     Lost(Fence),
     /// Other clients have said another limit.
     OtherLimit {
-        /// This one.
+        /// The limit that they use.
         limit: u64,
     },
-    /// The applicant cannot be one.
+    /// The applicant is not a valid name.
     Applicant(NameError),
     /// The row is longer than 65,536 bytes.
     RowTooLong {
-        /// So long it is.
+        /// The length of the row.
         bytes: usize,
     },
-    /// A row has no lease: it is for good.
+    /// A lease was given for a row, which is permanent.
     HasLease,
-    /// A reservation of less than ten milliseconds cannot be kept over a network.
+    /// The lease is shorter than ten milliseconds, which cannot be kept over a network.
     LeaseTooShort,
-    /// The store did not answer. To apply again tells: [`Duplicate`](Self::Duplicate) if it is in.
+    /// The store did not answer. Another application finds out: it fails with
+    /// [`Duplicate`](Self::Duplicate) if the applicant is in.
     Store(StoreError),
     /// Waiting was refused on this thread.
     Withdrawn(Reason),
@@ -105,23 +106,25 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Closed { limit } => write!(f, "closed: no place of {limit} is left"),
-            Refused::Duplicate { place } => write!(f, "in already, in place {place}"),
+            Refused::Duplicate { place } => write!(f, "already admitted, in place {place}"),
             Refused::Pending { place: Some(place) } => {
-                write!(f, "another request has place {place} reserved")
+                write!(f, "another request has reserved place {place}")
             }
             Refused::Pending { place: None } => f.write_str("another request waits for a place"),
             Refused::Busy => f.write_str("all places are taken or reserved"),
-            Refused::TimedOut { waited } => write!(f, "no place came back in {waited:.1?}"),
+            Refused::TimedOut { waited } => write!(f, "no place was returned within {waited:.1?}"),
             Refused::Lost(fence) => {
-                write!(f, "the reservation with fence {fence} was over before")
+                write!(f, "the reservation with fence {fence} has ended")
             }
-            Refused::OtherLimit { limit } => write!(f, "the admission has {limit} places"),
-            Refused::Applicant(error) => write!(f, "the applicant: {error}"),
+            Refused::OtherLimit { limit } => {
+                write!(f, "other clients use a limit of {limit} places")
+            }
+            Refused::Applicant(error) => write!(f, "invalid applicant: {error}"),
             Refused::RowTooLong { bytes } => {
-                write!(f, "the row has {bytes} bytes, and {LONGEST_ROW} are the most")
+                write!(f, "the row has {bytes} bytes; the limit is {LONGEST_ROW}")
             }
-            Refused::HasLease => f.write_str("a row has no lease: it is for good"),
-            Refused::LeaseTooShort => f.write_str("a reservation needs ten milliseconds"),
+            Refused::HasLease => f.write_str("a row is permanent and has no lease"),
+            Refused::LeaseTooShort => f.write_str("a lease must be at least ten milliseconds"),
             Refused::Store(error) => error.fmt(f),
             Refused::Withdrawn(reason) => reason.fmt(f),
             Refused::Ended => f.write_str("the client has ended"),

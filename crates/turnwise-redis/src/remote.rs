@@ -1,4 +1,4 @@
-//! The entry: a client of a store, and what is made from it.
+//! The entry point: a client of a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,14 +25,15 @@ use crate::store::Store;
 use crate::tick::Ticks;
 use crate::time::SHORTEST;
 
-/// A client of a store, from which locks and ticks are had. Clones are the same client.
+/// A client of a store, which creates locks, slots, admissions, actors and ticks. Clones share the
+/// same client.
 ///
-/// It has a number that no other client has, and a thread of its own, which ends when the last
-/// clone, and the last guard, are dropped.
+/// It has a unique number, and a thread of its own, which ends when the last clone and the last
+/// guard are dropped.
 ///
-/// The last of them to be dropped waits until the store knows of all that was given back,
-/// for 200 ms at most: so a lock whose guard is dropped as `main` ends is free. A program that ends
-/// by [`std::process::exit`], or that keeps its client in a `static`, drops nothing: it calls
+/// Dropping the last of them waits until the store has received all releases, for 200 ms at most:
+/// so a lock whose guard is dropped as `main` ends is free. A program that ends by
+/// [`std::process::exit`], or that keeps its client in a `static`, drops nothing: it calls
 /// [`flush`](Self::flush).
 ///
 /// # Examples
@@ -51,7 +52,7 @@ pub struct Remote {
     client: Owned,
 }
 
-/// How a client is made: [`Remote::builder`].
+/// The settings of a client: see [`Remote::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes nothing until it connects"]
 pub struct RemoteBuilder {
@@ -64,29 +65,28 @@ pub struct RemoteBuilder {
 }
 
 impl Remote {
-    /// A client of a store of its own, in this process's memory: to try everything without a
-    /// server.
+    /// A client of its own store in this process's memory, to try everything without a server.
     ///
     /// # Panics
-    /// If the operating system has no thread left.
+    /// If the operating system provides no thread.
     pub fn in_memory() -> Self {
         let made = Remote::builder().over(MemoryStore::new());
-        made.expect("a store in memory needs a thread, no more")
+        made.expect("a store in memory needs only a thread")
     }
 
-    /// A client of a Redis server, version 7 or newer:
+    /// A client of a Redis server of version 7 or newer:
     /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`; with the feature `tls`,
-    /// `rediss://` in place of `redis://`. May block, for the two seconds that a server has for its
-    /// answer.
+    /// `rediss://` in place of `redis://`. May block for two seconds, the time limit of an answer.
     ///
     /// # Errors
-    /// [`ConnectError`]: the address is none, nobody answers there, or the server would lose locks.
+    /// [`ConnectError`]: the address is invalid, no server answers there, or the server could lose
+    /// locks.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
         Remote::builder().connect(url)
     }
 
     /// A client of a store in a file of this machine: see [`FileStore`](crate::FileStore). The file
-    /// is made if there is none.
+    /// is created if it does not exist.
     ///
     /// # Errors
     /// [`ConnectError::Store`], [`ConnectError::System`].
@@ -118,8 +118,8 @@ impl Remote {
         Locks::new(self.client.clone())
     }
 
-    /// Numbered places, each for one at a time: to 1,024. All clients say the same number of places
-    /// of one name: as long as anybody holds one, or waits, others are refused
+    /// Numbered places, up to 1,024, each held by one request at a time. All clients use the same
+    /// number of places for a name: while there are holders or waiters, others are refused
     /// ([`LockError::OtherPlaces`](crate::LockError::OtherPlaces)). Nothing is sent.
     ///
     /// # Errors
@@ -128,8 +128,8 @@ impl Remote {
         Slots::new(self.client.clone(), name, places)
     }
 
-    /// First come, first served, exactly to a limit of places: to 1,000,000,000. All clients say
-    /// the same limit of one name. Nothing is sent.
+    /// First come, first served, exactly to a limit of up to 1,000,000,000 places. All clients use
+    /// the same limit for a name. Nothing is sent.
     ///
     /// # Errors
     /// [`AdmissionError`].
@@ -137,9 +137,8 @@ impl Remote {
         Admission::new(self.client.clone(), name, limit)
     }
 
-    /// Waits until the store knows of all that was given back before: guards that were
-    /// dropped, requests that were given up. May block, for `limit` at most. False: something is
-    /// not told yet.
+    /// Waits until the store has received all releases before this call: dropped guards, and
+    /// requests that were given up. May block, for `limit` at most. Returns false at the limit.
     ///
     /// # Examples
     /// ```
@@ -183,39 +182,40 @@ impl RemoteBuilder {
         self
     }
 
-    /// What all keys begin with: `turnwise`, if this is not called. Clients see each other's locks
-    /// if their prefixes are the same.
+    /// Sets the prefix of all keys. The default is `turnwise`. Clients with the same prefix share
+    /// their locks.
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         RemoteBuilder { prefix: prefix.into(), ..self }
     }
 
-    /// So long a server has for an answer, before it is asked again over another connection: two
-    /// seconds, if this is not called; ten milliseconds at least.
+    /// Sets the time limit of an answer, after which a step is repeated over another connection.
+    /// The default is two seconds, the minimum ten milliseconds.
     pub fn answer_within(self, limit: Duration) -> Self {
         RemoteBuilder { answer: limit.max(SHORTEST), ..self }
     }
 
-    /// So long a call without a limit goes on against a store that does not answer: thirty seconds,
-    /// if this is not called.
+    /// Sets the time after which a call without a limit fails if the store does not answer. The
+    /// default is thirty seconds.
     pub fn give_up_after(self, limit: Duration) -> Self {
         self.with(|settings| settings.patience = limit)
     }
 
-    /// How long a hold outlives its client, if none is asked for: thirty seconds, if this is not
-    /// called; ten milliseconds at least. It is renewed each third of it.
+    /// Sets the lease of holds that are requested without one: how long they outlive their client.
+    /// The default is thirty seconds, the minimum ten milliseconds. Holds are renewed each third of
+    /// it.
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|settings| settings.lease = lease.max(SHORTEST))
     }
 
-    /// How long a place in a queue outlives its client: five seconds, if this is not called; ten
-    /// milliseconds at least. It is refreshed each third of it.
+    /// Sets how long a queue entry outlives its client. The default is five seconds, the minimum
+    /// ten milliseconds. Entries are refreshed each third of it.
     pub fn place(self, place: Duration) -> Self {
         self.with(|settings| settings.place = place.max(SHORTEST))
     }
 
-    /// How long a server knows a name after its last hold, its last waiter or its next tick: ten
-    /// minutes, if this is not called, and at least. A server whose clock goes back by less than
-    /// this does not hand out fences again. A name that is known costs some 250 bytes.
+    /// Sets how long a server knows a name after its last hold, its last waiter or its next tick.
+    /// The default is ten minutes, which is also the minimum. A server whose clock goes back by
+    /// less than this does not repeat fences. A known name costs some 250 bytes.
     ///
     /// # Examples
     /// ```
@@ -230,9 +230,10 @@ impl RemoteBuilder {
         RemoteBuilder { remembered: time.max(REMEMBERED), ..self }
     }
 
-    /// Fences of locks, slots and ticks that this client has given are greater than this one,
-    /// whatever the server has forgotten and its clock says: the greatest that the guarded resource
-    /// has seen. All clients of a lock are to have a floor, as each may let the next one in.
+    /// Sets a lower bound of the fences of locks, slots and ticks: those that this client causes
+    /// are greater, whatever the server has forgotten and its clock says. Use the greatest fence
+    /// that the guarded resource has seen. All clients of a lock need the bound, because each of
+    /// them may cause the next grant.
     ///
     /// # Panics
     /// If the fence is 2^52 or greater: the server's numbers end at 2^53.
@@ -252,9 +253,9 @@ impl RemoteBuilder {
         self.with(|settings| settings.above = above)
     }
 
-    /// All goes over one connection, that of the client's own thread, also first attempts: for
-    /// servers that have few connections to give, and for runtimes of tokio's without IO or time. A
-    /// lock that is free takes longer.
+    /// Sends all steps over one connection, that of the client's own thread, also first attempts:
+    /// for servers that allow few connections, and for tokio runtimes without IO or time. A lock
+    /// that is free takes longer.
     ///
     /// # Examples
     /// ```
@@ -269,7 +270,7 @@ impl RemoteBuilder {
         self.with(|settings| settings.by_callers = false)
     }
 
-    /// Certificates for servers at `rediss://`: the system's roots, if this is not called.
+    /// Sets the certificates for servers at `rediss://`. The default is the system's roots.
     #[cfg(feature = "tls")]
     pub fn tls(self, tls: crate::Tls) -> Self {
         RemoteBuilder { tls: Some(tls), ..self }
@@ -283,7 +284,7 @@ impl RemoteBuilder {
         let prefix = self.checked_prefix()?;
         let store = self.store(url, &prefix)?;
         let remote = self.over(store)?;
-        // The first step: is anybody there?
+        // The first step checks that a server answers.
         let client = remote.client.clone();
         let key = client.key("client", client.id()).map_err(ConnectError::Prefix)?;
         let looks = remote.client.reply(async move {
@@ -296,7 +297,7 @@ impl RemoteBuilder {
         }
     }
 
-    /// The store at an address.
+    /// Returns the store at an address.
     pub(crate) fn store(&self, url: &str, prefix: &str) -> Result<RedisStore, ConnectError> {
         let store = RedisStore::new(url, prefix, self.answer)?.remember(self.remembered);
         #[cfg(feature = "tls")]

@@ -18,44 +18,45 @@ use crate::step::{Answer, Notice, Op, Renewal, Standing, Step, Token};
 use crate::tenure::Tenure;
 use crate::time::{Moment, SHORTEST, after};
 
-/// A request, until it is given up: in the queue, or holding.
+/// A request, from its first step until it is given up: in the queue, or holding.
 ///
-/// - R1: all that ask or hold by a token share its request. The last one that lets go of it tells
-///   the store, once; so nothing is held that nobody holds here, and nobody waits twice.
+/// - R1: all that ask or hold by a token share its request. Dropping the last reference reports the
+///   end to the store, once. So nothing stays held without a holder here, and no request waits
+///   twice.
 pub(crate) struct Request {
     pub(crate) client: Arc<Client>,
     pub(crate) key: String,
-    /// How many may hold at once.
+    /// The number of requests that may hold at once.
     places: u32,
     pub(crate) token: Token,
     sent: Sent,
-    /// It changes when there may be news.
+    /// Changes when there may be news.
     news: watch::Sender<()>,
-    /// What its askers share, once it is granted.
+    /// The hold, once it is granted.
     pub(crate) hold: Mutex<Weak<Hold>>,
 }
 
-/// Requests by their tokens, and those who wait by their locks.
+/// Requests by their tokens, and waiters by their locks.
 #[derive(Default)]
 pub(crate) struct Requests {
     all: HashMap<Token, Weak<Request>>,
     owners: HashMap<(Owner, String), Weak<Request>>,
     waiting: HashMap<String, Vec<Token>>,
-    /// Objects of which the store is being told that something ends, and how often.
+    /// Objects for which a release is on its way to the store, and how many.
     told: HashMap<String, usize>,
     holds: HashMap<Token, Kept>,
-    /// When they are looked at next. None: there are none.
+    /// The time of the next check of the holds. `None` if there are none.
     kept_at: Option<Instant>,
 }
 
-/// A hold that the client's thread looks after.
+/// A hold that the client's thread renews.
 struct Kept {
     tenure: Weak<Tenure>,
     key: String,
     place: u32,
 }
 
-/// Who has to look, or has lost.
+/// Requests that have to check their state, and holds that are lost.
 #[derive(Default)]
 pub(crate) struct Woken {
     all: Vec<Arc<Request>>,
@@ -63,14 +64,14 @@ pub(crate) struct Woken {
 }
 
 impl Woken {
-    /// Not under the lock of the requests.
+    /// Wakes them. Must not be called under the lock of the requests.
     pub(crate) fn wake(self) {
         self.all.iter().for_each(|request| request.wake());
         self.lost.iter().for_each(|tenure| tenure.lose());
     }
 }
 
-/// The store is being told of an end in an object, as long as this lives.
+/// Registers a release of an object that is on its way to the store, until this is dropped.
 pub(crate) struct Tells {
     client: Arc<Client>,
     key: String,
@@ -109,7 +110,7 @@ impl Requests {
 }
 
 impl Request {
-    /// The queue entry of a new request; of an owner who has one, that.
+    /// Creates a request, or returns the existing one of an owner.
     pub(crate) fn take(
         client: &Arc<Client>,
         key: &str,
@@ -138,12 +139,12 @@ impl Request {
         request
     }
 
-    /// A step for its object.
+    /// Returns a step for its object.
     pub(crate) fn op(&self, step: Step) -> Op {
         self.client.op(self.key.clone(), self.places, step)
     }
 
-    /// Has a step done that the store knows its token by.
+    /// Sends a step that makes its token known to the store.
     pub(crate) async fn ask(
         &self,
         caller: &Caller,
@@ -152,7 +153,7 @@ impl Request {
     ) -> Result<Answer, StoreError> {
         let told = self.is_told_of();
         if told {
-            // That comes before, over the connection of the client's thread.
+            // The release goes first, over the connection of the client's thread.
             caller.moves().await;
         }
         let op = self.op(step);
@@ -160,7 +161,8 @@ impl Request {
         let (Ok(Answer::Busy { .. } | Answer::StillRunning { .. }), true) = (&answer, told) else {
             return answer;
         };
-        // Most often. Of what had to be tried again it has come before.
+        // In most cases a release has arrived before. One that had to be repeated may not have:
+        // wait for it.
         loop {
             let ends = self.client.told.notified();
             if !self.is_told_of() {
@@ -173,12 +175,12 @@ impl Request {
         self.sent.by(self.client.call_by(caller, &op, until)).await
     }
 
-    /// Is the store being told of an end in its object?
+    /// True if a release of its object is on its way to the store.
     fn is_told_of(&self) -> bool {
         self.client.requests().told.contains_key(&self.key)
     }
 
-    /// A hold of it has begun, and lasts until then at least: the client keeps it.
+    /// Registers a hold that has begun, and lasts until then at least: the client keeps it.
     pub(crate) fn keep(&self, tenure: &Arc<Tenure>, place: u32, until: Moment) {
         let until = until.timer();
         let kept = Kept { tenure: Arc::downgrade(tenure), key: self.key.clone(), place };
@@ -195,10 +197,10 @@ impl Request {
         }
     }
 
-    /// A hold of it is over.
+    /// Unregisters a hold that is over.
     pub(crate) fn keep_no_more(&self, tenure: &Arc<Tenure>) {
         let mut requests = self.client.requests();
-        // Another one may have begun.
+        // Another hold may have begun.
         let kept = requests.holds.get(&self.token);
         if kept.is_some_and(|kept| kept.tenure.as_ptr() == Arc::as_ptr(tenure)) {
             requests.holds.remove(&self.token);
@@ -213,7 +215,7 @@ impl Request {
         self.news.send_replace(());
     }
 
-    /// It waits: its place is refreshed from now on.
+    /// Registers a queue entry, which is refreshed from now on.
     pub(crate) fn waits(&self, busy: Duration) {
         let mut requests = self.client.requests();
         let first = !requests.waiting.contains_key(&self.key);
@@ -228,7 +230,7 @@ impl Request {
         }
     }
 
-    /// It waits no more.
+    /// Unregisters the queue entry.
     pub(crate) fn waits_no_more(&self) {
         let mut requests = self.client.requests();
         if let Some(queue) = requests.waiting.get_mut(&self.key) {
@@ -236,7 +238,8 @@ impl Request {
         }
     }
 
-    /// What tells the store that it is given up.
+    /// Returns the step that reports the end to the store, unless that was done, or nothing was
+    /// sent.
     pub(crate) fn leaving(&self) -> Option<(Op, Tells)> {
         let step = Step::Leave { token: self.token.clone(), late: self.sent.is_late() };
         if !self.sent.ends() {
@@ -256,20 +259,20 @@ impl Drop for Request {
             self.client.spawn(async move {
                 let _tells = tells;
                 let until = client.patience();
-                // If the store does not hear it, the place or the lease runs out by itself.
+                // If the store does not receive it, the queue entry or the lease expires.
                 let _ = client.call(&op, until).await;
             });
         }
     }
 }
 
-/// Refreshes the places of all who wait for a lock, by one step, until nobody does.
+/// Refreshes the queue entries of all waiters of a lock, with one step, until there are none.
 async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Duration) {
     loop {
         let Some(strong) = client.upgrade() else { return };
         let third = strong.place() / 3;
         drop(strong);
-        // The end of the holder's lease needs no notice.
+        // The end of the holder's lease sends no notice.
         let pause = third.min(busy + Duration::from_millis(1)).max(SHORTEST / 2);
         sleep_until(after(pause)).await;
         let Some(client) = client.upgrade() else { return };
@@ -277,7 +280,7 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
             let mut requests = client.requests();
             let tokens = requests.waiting.get(&key).cloned().unwrap_or_default();
             if tokens.is_empty() {
-                // Under the lock: the next one who waits begins anew.
+                // Under the lock, so that the next waiter starts a new task.
                 requests.waiting.remove(&key);
                 return;
             }
@@ -293,7 +296,7 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
                 let moved = all.filter(|(standing, _)| **standing != Standing::Queued);
                 moved.map(|(_, token)| token).collect()
             }
-            // All ask anew, and hear of it.
+            // All ask again, and get the error themselves.
             _ => {
                 busy = third;
                 tokens
@@ -308,20 +311,20 @@ async fn refresh(client: Weak<Client>, key: String, places: u32, mut busy: Durat
     }
 }
 
-/// A hold, until it ends: what its guards share.
+/// A hold, until it ends, shared by its guards.
 pub(crate) struct Hold {
     pub(crate) request: Arc<Request>,
     pub(crate) name: Arc<str>,
     pub(crate) fence: Fence,
-    /// Of the object's places, this one.
+    /// The place that is held.
     pub(crate) place: u32,
     pub(crate) tenure: Arc<Tenure>,
-    /// How many guards it has.
+    /// The number of guards.
     pub(crate) guards: AtomicUsize,
 }
 
 impl Hold {
-    /// The hold that a queue entry has got; or the one that it has, if that is the same.
+    /// Returns the hold of a grant: a new one, or the existing one with the same fence.
     pub(crate) fn of(
         request: &Arc<Request>,
         name: Arc<str>,
@@ -352,7 +355,7 @@ impl Hold {
         });
         *slot = Arc::downgrade(&hold);
         drop(slot);
-        // The one before is over, or this one had not come.
+        // The hold before is over, or this one was granted before it.
         if let Some(old) = old {
             old.tenure.lose();
         }
@@ -360,7 +363,7 @@ impl Hold {
         hold
     }
 
-    /// Has the lease begin anew, in the store and here.
+    /// Starts the lease anew, in the store and here.
     pub(crate) async fn renew(
         &self,
         lease: Duration,
@@ -390,11 +393,11 @@ impl Drop for Hold {
     }
 }
 
-/// The most holds that one step renews: it must not keep a server busy for long.
+/// The maximum number of holds that one step renews, so that a server is not busy for long.
 const AT_ONCE: usize = 256;
 
-/// Renews the holds of a client each third of its lease, by one step for all, and tells each when
-/// it is over; until there are none.
+/// Renews the holds of a client each third of the lease, with one step for many, and marks each as
+/// lost when it is over; until there are none.
 async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
     let mut due = None;
     loop {
@@ -410,7 +413,7 @@ async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
         {
             let mut requests = strong.requests();
             if requests.holds.is_empty() {
-                // Under the lock: the next hold begins anew.
+                // Under the lock, so that the next hold starts a new task.
                 requests.kept_at = None;
                 return;
             }
@@ -436,19 +439,19 @@ async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
             strong.io.spawn(renew(strong.clone(), holds.to_vec()));
         }
         drop(strong);
-        // A hold that ends before that has begun; or it is time.
+        // Wakes early if a hold has begun that ends before that.
         let _ = timeout_at(next, changed.notified()).await;
     }
 }
 
-/// Renews holds by one step. They are not kept by that.
+/// Renews holds with one step. Weak references, so that this does not keep them.
 async fn renew(client: Arc<Client>, holds: Vec<(Weak<Tenure>, Renewal)>) {
     let lease = client.lease();
     let (tenures, renewals): (Vec<_>, Vec<_>) = holds.into_iter().unzip();
     let key = renewals[0].key.clone();
     let op = Op { key, places: 1, above: 0, step: Step::RenewAll { renewals, lease } };
     let sent = Moment::now();
-    // Nobody answers: each ends by its time, and all are tried again until then.
+    // Without an answer each hold ends by its time, and all are tried again until then.
     let Ok(Answer::Renewed(held)) = client.call(&op, after(lease / 3)).await.0 else { return };
     for (tenure, held) in tenures.iter().zip(held) {
         match tenure.upgrade() {

@@ -2,23 +2,23 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Whether a request's token was sent to the store, and whether copies may be on their way.
+/// Tracks whether a request's token was sent to the store, and whether copies may be on their way.
 #[derive(Default)]
 pub(crate) struct Sent {
-    /// The store knows the token, perhaps.
+    /// The store may know the token.
     sent: AtomicBool,
     /// Copies may be on their way although answers have come.
     late: AtomicBool,
-    /// How many steps have no answer yet. One whose asker is gone has none for ever.
+    /// The number of steps without an answer. A step whose future was dropped stays counted.
     asked: AtomicUsize,
 }
 
 impl Sent {
-    /// Has a step done that the store knows the token by. The step says whether copies of it may be
-    /// on their way.
+    /// Runs a step that makes the token known to the store. The step returns whether copies of it
+    /// may be on their way.
     pub(crate) async fn by<T>(&self, step: impl Future<Output = (T, bool)>) -> T {
         self.sent.store(true, Relaxed);
-        // Until its answer has come.
+        // Counted until the answer has come.
         self.asked.fetch_add(1, Relaxed);
         let (answer, late) = step.await;
         self.late.fetch_or(late, Relaxed);
@@ -30,7 +30,7 @@ impl Sent {
         self.late.load(Relaxed) || self.asked.load(Relaxed) > 0
     }
 
-    /// The request is over. True, once: the store is to be told.
+    /// Ends the request. Returns true once, if the store has to learn of the end.
     pub(crate) fn ends(&self) -> bool {
         self.sent.swap(false, Relaxed)
     }

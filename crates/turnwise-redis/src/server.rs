@@ -1,4 +1,4 @@
-//! A store in a server: Redis, or what speaks as it does.
+//! A store in a server: Redis, or one with the same protocol.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,53 +22,53 @@ use crate::scripts::{self, Scripts};
 use crate::step::{Answer, Notice, Op, Token};
 use crate::store::{Called, Life, NoticeSink, Store};
 
-/// Objects in a Redis server, version 7 or newer, or one that speaks as it does.
+/// Objects in a Redis server of version 7 or newer, or a server with the same protocol.
 ///
-/// One connection for each runtime that has steps done: it is made with the first step, and anew
-/// after it has failed. Notices come over that of the runtime from which they are listened to,
-/// which is the [`Remote`](crate::Remote)'s own.
+/// Each runtime that sends steps has one connection, which is opened by its first step, and again
+/// after a failure. Notices arrive over the connection of the runtime that listens to them, which
+/// is the [`Remote`](crate::Remote)'s own.
 pub struct RedisStore {
     client: Client,
     scripts: Scripts,
     channels: String,
-    /// So long it waits for an answer, or for a connection.
+    /// The time limit of an answer, and of a connection attempt.
     patience: Duration,
     listeners: Arc<Listeners>,
     links: Mutex<HashMap<runtime::Id, Slot>>,
-    /// Since when there has been none that worked.
+    /// The time since when no connection has worked.
     failing: Mutex<Option<Instant>>,
-    /// As the last connection has told.
+    /// The life of the server, as of the last connection.
     life: Mutex<Option<Life>>,
 }
 
-/// The connection of a runtime. One makes it at a time.
+/// The connection of a runtime. The lock ensures that one task opens it.
 type Slot = Arc<tokio::sync::Mutex<Option<Link>>>;
 
 #[derive(Clone)]
 struct Link {
     connection: MultiplexedConnection,
     broken: Arc<AtomicBool>,
-    /// It hears for the listeners that there were then.
+    /// The number of listeners that had been added when it was opened.
     listeners: u64,
 }
 
 #[derive(Default)]
 struct Listeners {
-    /// Also known: over whose runtime's connection they hear.
+    /// Sinks by client, with the runtime whose connection receives their notices.
     sinks: Mutex<HashMap<String, (Option<runtime::Id>, NoticeSink)>>,
-    /// How often one has been added.
+    /// The number of listeners that have been added.
     added: AtomicU64,
 }
 
 impl Listeners {
-    /// Those that hear over that runtime's connection.
+    /// Returns the listeners of that runtime's connection.
     fn over(&self, runtime: runtime::Id) -> Vec<(String, NoticeSink)> {
         let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         let here = sinks.iter().filter(|(_, (of, _))| of.is_none_or(|of| of == runtime));
         here.map(|(client, (_, sink))| (client.clone(), sink.clone())).collect()
     }
 
-    /// What the server pushes, of its own accord.
+    /// Dispatches a message that the server pushes.
     fn pushed(&self, push: PushInfo) {
         let (PushKind::Message, [_, Value::BulkString(text)]) = (push.kind, &*push.data) else {
             return;
@@ -91,12 +91,12 @@ impl Listeners {
 
 impl RedisStore {
     /// A store at an address, `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`.
-    /// Nothing is sent yet. Channels of notices begin with the prefix. For an answer, and for a
-    /// connection, it waits as long as its patience lasts.
+    /// Nothing is sent yet. Channels of notices begin with the prefix. `patience` limits each
+    /// answer, and each connection attempt.
     ///
     /// # Errors
-    /// [`ConnectError::Url`]. [`StoreError::Unsupported`]: an address of Sentinel's, or `rediss://`
-    /// without the feature `tls`.
+    /// [`ConnectError::Url`]. [`StoreError::Unsupported`] for an address of Sentinel's, or
+    /// `rediss://` without the feature `tls`.
     pub fn new(url: &str, prefix: &str, patience: Duration) -> Result<Self, ConnectError> {
         let wrong = |error: RedisError| ConnectError::Url(error.to_string());
         match url.split_once("://").map(|(scheme, _)| scheme) {
@@ -109,7 +109,7 @@ impl RedisStore {
         }
         let info = url.into_connection_info().map_err(wrong)?;
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        // Requests of several threads do not wait for each other's answers.
+        // Requests of several threads must not wait for each other's answers.
         let tcp = TcpSettings::default().set_nodelay(true);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
         let client = Client::open(info).map_err(wrong)?;
@@ -125,14 +125,14 @@ impl RedisStore {
         })
     }
 
-    /// A record of a lock, of slots or of a job outlives its last use by so long: ten minutes, if
-    /// this is not called, and at least.
+    /// Sets how long a record of a lock, of slots or of a job outlives its last use. The default is
+    /// ten minutes, which is also the minimum.
     pub fn remember(mut self, time: Duration) -> Self {
         self.scripts.kept = time.max(REMEMBERED);
         self
     }
 
-    /// Connects with these certificates, to a server at `rediss://`.
+    /// Connects with these certificates to a server at `rediss://`.
     ///
     /// # Errors
     /// [`ConnectError::Tls`].
@@ -145,13 +145,13 @@ impl RedisStore {
         Ok(RedisStore { client, ..self })
     }
 
-    /// The runtime's.
+    /// Returns the slot of a runtime.
     fn slot(&self, runtime: runtime::Id) -> Slot {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = links.get(&runtime) {
             return slot.clone();
         }
-        // Runtimes end: those that have a connection, or make one, stay.
+        // Runtimes end. Slots that have a connection, or open one, stay.
         links.retain(|_, slot| match slot.try_lock() {
             Ok(link) => link.as_ref().is_some_and(|link| !link.broken.load(Relaxed)),
             Err(_) => true,
@@ -176,7 +176,7 @@ impl RedisStore {
         *slot = Some(link.clone());
         drop(slot);
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        // Nobody has heard the notices in between.
+        // Notices in between had no receiver.
         self.listeners.over(runtime).into_iter().for_each(|(_, sink)| sink(Notice::LookAgain));
         Ok(link)
     }
@@ -197,7 +197,7 @@ impl RedisStore {
         let mut connection =
             self.client.get_multiplexed_async_connection_with_config(&config).await?;
         let life = suits(&mut connection).await?;
-        // Before they are looked at: who comes later has the next connection made.
+        // Read before the listeners are, so that a later one causes the next connection.
         let added = self.listeners.added.load(Acquire);
         for (client, _) in self.listeners.over(runtime) {
             connection.subscribe(format!("{}{client}", self.channels)).await?;
@@ -207,14 +207,14 @@ impl RedisStore {
     }
 
     async fn attempt(&self, op: &Op) -> Result<Answer, StoreError> {
-        // By its name first; as a whole, if the server does not know it, or has forgotten it since.
+        // By its hash first; with its text, if the server does not know it, or has forgotten it.
         let mut whole = false;
         loop {
             let mut link = self.link().await?;
             let command = self.scripts.command(&self.channels, op, whole);
             let sent = link.connection.send_packed_command(&command);
             let Ok(reply) = tokio::time::timeout(self.patience, sent).await else {
-                // The next ones do not stand behind it.
+                // The next steps use another connection.
                 link.broken.store(true, Relaxed);
                 return Err(StoreError::TimedOut { effect: Effect::Unknown });
             };
@@ -227,7 +227,7 @@ impl RedisStore {
                 Err(error) => Failure::Redis(error),
             };
             let error = self.failed(failure, op.step.name());
-            // What it refuses, it refuses over a connection that works.
+            // A refusal comes over a connection that works.
             if error.is_transient() && !matches!(error, StoreError::Refused { .. }) {
                 link.broken.store(true, Relaxed);
             }
@@ -260,7 +260,7 @@ impl RedisStore {
             }
             _ if refusal != Refusal::Other => StoreError::Refused { refusal, step, why },
             ErrorKind::Io => self.unreachable(why),
-            // What it says while a script of somebody else's takes its time.
+            // The answer while another client's script runs long.
             _ if error.code() == Some("BUSY") => self.unreachable(why),
             _ if error.is_connection_dropped() => self.unreachable(why),
             _ => StoreError::Refused { refusal, step, why },
@@ -270,13 +270,13 @@ impl RedisStore {
     fn unreachable(&self, why: String) -> StoreError {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         let since = failing.get_or_insert_with(Instant::now).elapsed();
-        // What was tried once has not lasted.
+        // A first attempt has no duration.
         let since = if since < Duration::from_millis(1) { Duration::ZERO } else { since };
         StoreError::Unreachable { since, why }
     }
 }
 
-/// The driver of a connection has this: it ends with its runtime, too.
+/// Owned by a connection's driver, which is dropped with its runtime, too.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {
@@ -302,7 +302,8 @@ fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Can locks be kept there? What it does not permit to ask is taken to be right. Which life it is.
+/// Checks whether the server can hold locks, and returns its life. Settings that the user may not
+/// read are taken to be right.
 async fn suits(connection: &mut MultiplexedConnection) -> Result<Option<Life>, Failure> {
     let (mut life, asked) = (None, Instant::now());
     let unless_refused = |answer: RedisResult<Value>| match answer {
@@ -343,7 +344,7 @@ async fn suits(connection: &mut MultiplexedConnection) -> Result<Option<Life>, F
     });
     let limits = match limits {
         Some(limits) => Some(limits),
-        // Managed servers refuse this one, some users may not ask the other one.
+        // Managed servers refuse this command, and some users may not send the other one.
         None => {
             let mut asked = redis::cmd("CONFIG");
             asked.arg("GET").arg("maxmemory").arg("maxmemory-policy");
@@ -380,7 +381,7 @@ impl Store for RedisStore {
         let mut sinks = self.listeners.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
         sinks.insert(client.to_owned(), (runtime, sink));
-        // The next step makes a connection that subscribes, also if one is being made now.
+        // The next step opens a connection that subscribes, also if one is being opened now.
         self.listeners.added.fetch_add(1, Release);
         drop(sinks);
     }

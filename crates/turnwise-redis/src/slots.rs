@@ -1,4 +1,4 @@
-//! Numbered places, each for one at a time, for programs on several machines.
+//! Numbered places, each held by one request at a time, for programs on several machines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use crate::name::NameError;
 use crate::requests::Request;
 use crate::step::{Answer, Step, Token};
 
-/// The most places that a pool has: all are looked at in each step.
+/// The maximum number of places of a pool: each step visits all.
 const MOST: u32 = 1024;
 
-/// Why there is no such pool.
+/// An error that the parameters of a pool cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlotsError {
-    /// The name cannot be one.
+    /// The name is not valid.
     Name(NameError),
-    /// A pool without places could serve nobody.
+    /// A pool without places could serve no request.
     NoPlaces,
-    /// It would have more than 1,024 places.
+    /// The number exceeds 1,024 places.
     TooMany {
-        /// How many were asked for.
+        /// The number that was requested.
         places: u32,
     },
 }
@@ -37,9 +37,9 @@ impl fmt::Display for SlotsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SlotsError::Name(error) => error.fmt(f),
-            SlotsError::NoPlaces => f.write_str("a pool needs a place"),
+            SlotsError::NoPlaces => f.write_str("a pool must have at least one place"),
             SlotsError::TooMany { places } => {
-                write!(f, "{places} places are over the limit of {MOST}")
+                write!(f, "{places} places exceed the limit of {MOST}")
             }
         }
     }
@@ -47,11 +47,11 @@ impl fmt::Display for SlotsError {
 
 impl std::error::Error for SlotsError {}
 
-/// Places, from 1 on, each held by one at a time, whatever machine it is on: see
-/// [`Remote::slots`](crate::Remote::slots). Clones are the same places.
+/// Places, from 1 on, each held by one request at a time, whatever machine it comes from: see
+/// [`Remote::slots`](crate::Remote::slots). Clones share the same places.
 ///
-/// It is a lock with several places, and has what locks have: one queue in the order of requests,
-/// leases, fences, which increase over all places.
+/// A pool is a lock with several places. It has one queue in the order of requests, leases, and
+/// fences that increase over all places.
 ///
 /// # Examples
 /// ```
@@ -74,7 +74,7 @@ pub struct Slots {
     places: u32,
 }
 
-/// What is known of a pool: [`Slots::info`].
+/// A snapshot of a pool: see [`Slots::info`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlotsInfo {
@@ -82,9 +82,9 @@ pub struct SlotsInfo {
     pub held: Vec<u32>,
     /// The places that are quarantined: see [`Slots::cleaned`].
     pub quarantined: Vec<u32>,
-    /// How many are free.
+    /// The number of free places.
     pub free: u32,
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub waiting: u64,
 }
 
@@ -99,12 +99,12 @@ impl Slots {
         Ok(Slots { client, key, name: name.into(), places })
     }
 
-    /// Asks for a place, without a limit: see [`Locks::lock`](crate::Locks::lock).
+    /// Requests a place, with no limit on the wait: see [`Locks::lock`](crate::Locks::lock).
     pub fn take(&self) -> Acquire<Guard> {
         self.take_within(Limits::NONE)
     }
 
-    /// Asks for a place, with limits: see [`Locks::lock_within`](crate::Locks::lock_within).
+    /// Requests a place with limits: see [`Locks::lock_within`](crate::Locks::lock_within).
     pub fn take_within(&self, limits: impl Into<Limits>) -> Acquire<Guard> {
         let wanted = Wanted::new(limits.into());
         if wanted.is_too_short() {
@@ -117,15 +117,15 @@ impl Slots {
         })
     }
 
-    /// Takes a place away from its holder: the next is let in, the holder learns of it.
-    /// False: nobody holds it.
+    /// Takes a place from its holder and grants it to the next request. The old holder is notified.
+    /// Returns false if the place is free.
     pub fn force_release(&self, place: u32) -> Reply<Result<bool, LockError>> {
         self.once(Step::Force { place }, |answer| answer == Answer::Forced(true))
     }
 
-    /// Jobs in these places, each of which finds its place clean: what a job leaves, in a folder or
-    /// an account say, this cleans up after it. All clients of the pool clean their places, and the
-    /// same way.
+    /// Returns jobs in these places, each of which is clean when its job begins. `clean_up` removes
+    /// what a job leaves, such as files in a folder or an account. All clients of the pool have to
+    /// clean up the same way.
     ///
     /// # Examples
     /// ```
@@ -147,13 +147,13 @@ impl Slots {
         CleanSlots::new(self.clone(), clean_up)
     }
 
-    /// Gives a place back that is quarantined: the next job there cleans it up first. False: it is
-    /// not quarantined.
+    /// Returns a quarantined place to the pool. The next job there cleans it up first. Returns
+    /// false if the place is not quarantined.
     pub fn repair(&self, place: u32) -> Reply<Result<bool, LockError>> {
         self.once(Step::Repair { place }, |answer| answer == Answer::Forced(true))
     }
 
-    /// What is known of the pool. Stale on return.
+    /// Returns a snapshot of the pool, which may be stale by the time it is read.
     pub fn info(&self) -> Reply<Result<SlotsInfo, LockError>> {
         let places = self.places;
         self.once(Step::Look, move |answer| {

@@ -2,11 +2,11 @@
 //!
 //! | rule |                                                                                       |
 //! |------|---------------------------------------------------------------------------------------|
-//! | S1   | One step is atomic: it happens at one moment, or not at all.                          |
+//! | S1   | One step is atomic: it takes effect at one moment, or not at all.                     |
 //! | S2   | A step may be repeated with its token: it has one effect, and answers the same.       |
 //! | S3   | Time is the store's. A step carries durations, never moments.                         |
-//! | S4   | A grant is a state of the store. A notice is a hint: lost, doubled, late, it harms not. |
-//! | S5   | Keys come from names that were checked, one hash tag an object.                       |
+//! | S4   | A grant is state of the store. A notice is a hint, harmless if lost, doubled or late. |
+//! | S5   | Keys come from names that were checked, one hash tag for each object.                 |
 
 #[path = "step/admission.rs"]
 mod admission;
@@ -24,7 +24,7 @@ pub use mailbox::{
     MailboxStep, Progress, StoredMessage, Then,
 };
 
-/// Who asks: a client's number, and the number of its request. No two requests have the same.
+/// Identifies a request: the number of its client, and its own. Tokens are unique.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Token(String);
@@ -35,22 +35,22 @@ impl Token {
         Token(format!("{client}:{request}"))
     }
 
-    /// A token that a store has kept.
+    /// A token as a store has kept it.
     pub(crate) fn from_text(text: String) -> Self {
         Token(text)
     }
 
-    /// Its text.
+    /// The text of the token.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Who holds a place that is quarantined.
+    /// The token that holds a quarantined place.
     pub(crate) fn quarantine(place: u32) -> Self {
         Token(format!("quarantine:{place}"))
     }
 
-    /// The client whose request it is.
+    /// The client of the request.
     pub fn client(&self) -> &str {
         self.0.split(':').next().unwrap_or_default()
     }
@@ -62,110 +62,113 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What is asked of a store about one object.
+/// A step on one object of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Op {
-    /// The object's key.
+    /// The key of the object.
     pub key: String,
-    /// How many may hold it at once, each a place of its own: one, if it is a lock.
+    /// The number of places, each of which one request can hold: one for a lock.
     pub places: u32,
-    /// Fences that this step gives are greater than this: 0, unless the client has a floor.
+    /// The lower bound of the fences that this step issues, exclusive: 0 unless the client has set
+    /// one.
     pub above: u64,
-    /// What to do with it.
+    /// The step.
     pub step: Step,
 }
 
-/// A step: see each one's [`Answer`].
+/// The steps, each of which has its [`Answer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum Step {
-    /// Takes a place for so long if one is free, or a queue entry.
+    /// Takes a free place for the lease. Otherwise adds a queue entry.
     Acquire {
         /// The request.
         token: Token,
-        /// So long it is held, if nobody renews it.
+        /// The lease, unless the hold is renewed.
         lease: Duration,
-        /// So long the queue entry is kept if nobody refreshes it. None: it takes no queue entry.
+        /// The lifetime of the queue entry, unless it is refreshed. `None` adds none.
         alive: Option<Duration>,
     },
-    /// Keeps queue entries for so long from now.
+    /// Extends queue entries, counted from now.
     Refresh {
         /// The requests.
         tokens: Vec<Token>,
-        /// So long they are kept.
+        /// The lifetime of the entries.
         alive: Duration,
     },
-    /// Holds for so long from now at least, if it still holds.
+    /// Extends a hold to this lease from now at least, if it still holds.
     Renew {
         /// The hold.
         token: Token,
-        /// So long.
+        /// The lease.
         lease: Duration,
     },
-    /// Has several holds last for so long from now, each of an object of its own: those that hold
-    /// yet.
+    /// Extends several holds, each of another object, to this lease from now at least, if they
+    /// still hold.
     RenewAll {
         /// The holds.
         renewals: Vec<Renewal>,
-        /// So long.
+        /// The lease.
         lease: Duration,
     },
-    /// Gives a hold a greater number, and has its lease begin anew, if it still holds by no greater
-    /// one: the second round of a [`Majority`](crate::Majority).
+    /// Raises the fence of a hold, and starts its lease anew, if it still holds with no greater
+    /// fence: the second round of a [`Majority`](crate::Majority).
     Confirm {
         /// The hold.
         token: Token,
-        /// Its number from now on.
+        /// The new fence.
         fence: u64,
-        /// So long it is held, if nobody confirms it again.
+        /// The lease, unless the hold is confirmed again.
         lease: Duration,
     },
-    /// Lets go: of the place, or of the queue entry.
+    /// Releases the place, or removes the queue entry.
     Leave {
         /// The request.
         token: Token,
-        /// Requests of this token may be on their way yet. They are refused when they come.
+        /// True if copies of requests with this token may be on their way. They are refused when
+        /// they arrive.
         late: bool,
     },
-    /// Takes a place away from its holder.
+    /// Takes a place from its holder.
     Force {
         /// The place, from 1 on.
         place: u32,
     },
-    /// Begins a job in the place that is held: it is dirty from now on, until its job ends.
+    /// Begins a job in the place that is held, which is dirty from now on until the job ends.
     Begin {
         /// The hold.
         token: Token,
     },
-    /// Ends a job: its place is clean, and given back; or it is quarantined.
+    /// Ends a job. Its place is clean and released, or it is quarantined.
     End {
         /// The hold.
         token: Token,
-        /// Nobody gets the place before it is repaired.
+        /// True if the place is not granted before it is repaired.
         quarantine: bool,
-        /// Requests of this token may be on their way yet. They are refused when they come.
+        /// True if copies of requests with this token may be on their way. They are refused when
+        /// they arrive.
         late: bool,
     },
-    /// Gives a place back that is quarantined. It is dirty.
+    /// Returns a quarantined place to the pool. It is dirty.
     Repair {
         /// The place, from 1 on.
         place: u32,
     },
-    /// Looks at it.
+    /// Reads the state.
     Look,
-    /// Takes the tick whose beginning is nearest, if nobody has.
+    /// Takes the tick whose beginning is nearest, unless it was taken.
     Attend {
         /// The request.
         token: Token,
-        /// From one tick to the next.
+        /// The time from one tick to the next.
         every: Duration,
-        /// Ticks begin so long after multiples of `every`.
+        /// The delay of ticks after multiples of `every`.
         offset: Duration,
-        /// So long the run counts as under way, if nobody renews it.
+        /// The lease of the run, unless it is renewed.
         lease: Duration,
-        /// A run of an earlier tick may be under way.
+        /// True if a run of an earlier tick may still be under way.
         overlap: bool,
     },
     /// A step of an admission.
@@ -174,20 +177,20 @@ pub enum Step {
     Mailbox(MailboxStep),
 }
 
-/// A hold that is renewed with others: [`Step::RenewAll`].
+/// A hold that is renewed together with others: see [`Step::RenewAll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Renewal {
-    /// Its object's key.
+    /// The key of its object.
     pub key: String,
-    /// Its request.
+    /// The token of its request.
     pub token: Token,
-    /// Its place.
+    /// The number of its place.
     pub place: u32,
 }
 
 impl Step {
-    /// What it is called where it is refused.
+    /// The step's name in refusals.
     pub fn name(&self) -> &'static str {
         match self {
             Step::Acquire { .. } => "acquire",
@@ -207,88 +210,89 @@ impl Step {
     }
 }
 
-/// What a step has come to.
+/// The answer to a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// To `Acquire`: it holds, from now on for its lease.
+    /// To `Acquire`: the request holds for the lease, which begins now.
     Granted {
-        /// The hold's number.
+        /// The fence of the hold.
         fence: u64,
-        /// Its place, from 1 on.
+        /// The place, from 1 on.
         place: u32,
     },
-    /// To `Acquire`: it has a queue entry.
+    /// To `Acquire`: the request has a queue entry.
     Queued {
-        /// How many are before it there.
+        /// The number of entries before it.
         ahead: u64,
-        /// So long the first lease lasts that ends, if it is not renewed.
+        /// The time until the first lease ends, if it is not renewed.
         busy: Duration,
     },
-    /// To `Acquire`: others hold all places, and it was not to wait.
+    /// To `Acquire`: all places are held, and the request was not to wait.
     Busy {
-        /// So long the first lease lasts that ends, if it is not renewed.
+        /// The time until the first lease ends, if it is not renewed.
         busy: Duration,
     },
-    /// To `Acquire` and `Attend`: the request has been given up before.
+    /// To `Acquire` and `Attend`: the request was given up before.
     Gone,
     /// To `Refresh`.
     Standings {
-        /// Where each is, in the order of the tokens.
+        /// The state of each token, in order.
         standings: Vec<Standing>,
-        /// So long the first lease lasts that ends, if it is not renewed.
+        /// The time until the first lease ends, if it is not renewed.
         busy: Duration,
     },
-    /// To `RenewAll`: does each hold, from now on for the lease at least? In their order.
+    /// To `RenewAll`: true for each hold, in order, that lasts for the lease from now at least.
     Renewed(Vec<bool>),
-    /// To `Renew` and `Confirm`: it holds, from now on for its lease.
+    /// To `Renew` and `Confirm`: the request holds for the lease, which begins now.
     Held,
-    /// To `Renew` and `Begin`: it holds no more. To `Confirm`: that, or it holds by a greater
-    /// number.
+    /// To `Renew` and `Begin`: the request no longer holds. To `Confirm`: it no longer holds, or
+    /// holds with a greater fence.
     Lost,
-    /// To `Leave` and `End`: it held until now; or it let go by an earlier request.
+    /// To `Leave` and `End`: the request has held until now, or an earlier copy of it has released
+    /// the place.
     Released,
-    /// To `Leave` and `End`: it did not hold.
+    /// To `Leave` and `End`: the request did not hold.
     NotHeld,
-    /// To `Begin`: the job has begun. Is the place dirty from a job that has not ended?
+    /// To `Begin`: the job has begun.
     Begun {
-        /// Is it?
+        /// True if the place is dirty from a job that has not ended.
         dirty: bool,
     },
-    /// To `Force`: did anybody hold it? To `Repair`: was it quarantined?
+    /// To `Force`: true if the place was held. To `Repair`: true if it was quarantined.
     Forced(bool),
     /// To `Look`.
     Seen {
-        /// Who holds which place, and for how long at least.
+        /// Places with their holders, and the rests of their leases.
         holders: Vec<(u32, Token, Duration)>,
-        /// The number of the last hold. 0: there was none.
+        /// The fence of the last hold. 0: there was none.
         fence: u64,
-        /// How many wait.
+        /// The number of queue entries.
         waiting: u64,
     },
-    /// To `Attend`: the tick is its.
+    /// To `Attend`: the request has taken the tick.
     Mine {
-        /// The tick's number.
+        /// The number of the tick.
         tick: u64,
-        /// The run's number.
+        /// The fence of the run.
         fence: u64,
     },
-    /// To `Attend`: somebody has taken the tick.
+    /// To `Attend`: the tick was taken before.
     Taken {
-        /// The one after it begins in so long.
+        /// The time until the next tick.
         next: Duration,
     },
     /// To `Attend`: an earlier run is under way.
     StillRunning {
         /// The tick of that run.
         tick: u64,
-        /// The one after it begins in so long.
+        /// The time until the next tick.
         next: Duration,
     },
-    /// To steps of a lock, of slots or of a job: others have said another number of places, and
-    /// hold some, or wait.
+    /// To steps of a lock, of slots or of a job: other clients, which hold or wait, use another
+    /// number of places.
     Differs {
-        /// That number.
+        /// The number that they use.
         places: u32,
     },
     /// To `Admission`.
@@ -297,24 +301,24 @@ pub enum Answer {
     Mailbox(MailboxAnswer),
 }
 
-/// Where a request is.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Neither in the queue, nor does it hold.
+    /// The request neither waits nor holds.
     Nowhere,
-    /// In the queue.
+    /// The request has a queue entry.
     Queued,
-    /// It holds.
+    /// The request holds.
     Holds,
 }
 
 /// A hint for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A place was granted to this request, which waits; or it waits in vain.
+    /// A place was granted to this waiting request; or the request is dismissed.
     Granted(Token),
-    /// Its place was taken away from this one.
+    /// The place of this request was taken away.
     Lost(Token),
-    /// Notices may have been lost: all that wait look again.
+    /// Notices may have been lost: all waiters check their state.
     LookAgain,
 }

@@ -1,4 +1,4 @@
-//! Where objects are kept.
+//! The interface of stores.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,47 +8,48 @@ use std::time::Instant;
 use crate::error::StoreError;
 use crate::step::{Answer, Notice, Op};
 
-/// What a step comes to, some time.
+/// A future of the answer to a step.
 pub type Called<'a> = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send + 'a>>;
 
-/// Gets a client's notices. It is called on the store's threads, and must not wait.
+/// A callback for a client's notices. It is called on the store's threads, and must not block.
 pub type NoticeSink = Arc<dyn Fn(Notice) + Send + Sync>;
 
-/// A place where objects are kept: in memory ([`MemoryStore`](crate::MemoryStore)), or in a server.
+/// A place where objects are kept: memory ([`MemoryStore`](crate::MemoryStore)), a file or a
+/// server.
 ///
-/// The rules S1 to S5 are those of the [steps](crate::step). A store may be wrapped by another one:
-/// tests put faults between a client and its store so.
+/// The rules S1 to S5 are those of the [steps](crate::step). A store may wrap another one, as tests
+/// do to inject faults between a client and its store.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
-    /// Does a step: one atomic one, which may be repeated.
+    /// Executes one atomic step, which may be repeated.
     ///
-    /// It is polled in a runtime of tokio's: a client's own, or that of a caller. Steps of several
-    /// runtimes come in any order.
+    /// The future is polled in a tokio runtime: the client's own, or a caller's. Steps of several
+    /// runtimes arrive in any order.
     ///
     /// # Errors
-    /// See [`StoreError`]. After one that may be [repeated](StoreError::is_transient), the step may
-    /// have happened.
+    /// See [`StoreError`]. After an error that may be [repeated](StoreError::is_transient), the
+    /// step may have happened.
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a>;
 
-    /// From now on, notices for the requests of this client go there. It is called in the client's
-    /// own runtime.
+    /// Routes notices for the requests of a client to a sink from now on. It is called in the
+    /// client's own runtime.
     fn listen(&self, client: &str, sink: NoticeSink);
 
-    /// No notices go to this client any more.
+    /// Stops notices to a client.
     fn forget(&self, client: &str);
 
-    /// Which life of the store it is that answers, if that is known: as of the last answer.
+    /// Returns the life of the store that gave the last answer, if it is known.
     fn life(&self) -> Option<Life> {
         None
     }
 }
 
-/// From its start to its end, a store keeps what was written; from one life to the next it may
-/// forget.
+/// A life of a store, from its start to its end. A store keeps what was written during a life, and
+/// may forget it between two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// No other life of any store is called so.
+    /// An identifier that is unique among the lives of all stores.
     pub run: String,
-    /// When it began, as far as that matters. None: long ago.
+    /// The time of its start, as far as that matters. `None` if that is long ago.
     pub began: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! All objects of a store that keeps them itself: in memory, or as what a file's steps have made.
+//! All objects of a store that keeps them in this process: in memory, or as read from a file.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,21 +7,21 @@ use crate::mailbox::Shard;
 use crate::record::Record;
 use crate::step::{Answer, Notice, Op, Renewal, Step};
 
-/// Objects by their keys. A step changes them by nothing but what it says and its moment, so those
-/// that have had the same steps are the same.
+/// Objects by their keys. Steps and their times determine the objects: two tables with the same
+/// steps are equal.
 #[derive(Default)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Tables {
     records: BTreeMap<String, Record>,
     admissions: BTreeMap<String, AdmissionRecord>,
     shards: BTreeMap<String, Shard>,
-    /// Until when each record is known; and how many steps there are until all are looked at.
+    /// The time until which each record is known; and the number of steps until all are checked.
     known: HashMap<String, u64>,
     steps: usize,
 }
 
 impl Tables {
-    /// Does a step, at a moment: microseconds on the store's clock.
+    /// Executes a step at a time in microseconds of the store's clock.
     pub(crate) fn step(&mut self, now: u64, op: &Op, notices: &mut Vec<Notice>) -> Answer {
         self.forget_old(&op.key, now);
         match &op.step {
@@ -55,7 +55,7 @@ impl Tables {
         self.records.len()
     }
 
-    /// Forgets a record, or its queue alone; a state of an actor, or all of its mailbox but the
+    /// Forgets a record, or only its queue; the state of an actor, or all of its mailbox but the
     /// messages.
     pub(crate) fn forget_key(&mut self, key: &str) {
         let split = key.split_once("}:").map(|(shard, part)| (format!("{shard}}}"), part));
@@ -74,7 +74,7 @@ impl Tables {
         }
     }
 
-    /// Forgets what is known no longer: of one record now, of all after as many steps.
+    /// Forgets expired records: one now, all others every few steps.
     fn forget_old(&mut self, key: &str, now: u64) {
         if self.known.get(key).is_some_and(|until| *until <= now) {
             self.known.remove(key);
@@ -89,7 +89,7 @@ impl Tables {
         }
     }
 
-    /// A record is known until then.
+    /// Updates the time until which a record is known.
     fn keep(&mut self, key: &str, now: u64, step: &Step) {
         let Some(record) = self.records.get(key) else { return };
         let last = record.last(now, step);
@@ -98,7 +98,7 @@ impl Tables {
     }
 }
 
-/// Does something with an object. One that is as if new is not kept.
+/// Runs a step on an object. An object that equals a new one is not stored.
 fn on<T: Default + PartialEq, R>(
     table: &mut BTreeMap<String, T>,
     key: &str,

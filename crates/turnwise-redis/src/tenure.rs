@@ -1,4 +1,4 @@
-//! How long a hold lasts, as this machine knows it.
+//! The validity of a hold, as this machine knows it.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -12,12 +12,12 @@ use tokio::sync::watch;
 
 use crate::time::Moment;
 
-/// What the guards of a hold, and the client's thread, know of it. It does not keep the hold.
+/// State of a hold, shared by its guards and the client's thread. It does not keep the hold.
 pub(crate) struct Tenure {
-    /// Until when, by this machine's clock: from before the request was sent that it comes from.
+    /// The end of the lease by this machine's clock, counted from before its request was sent.
     until: watch::Sender<Moment>,
     lost: AtomicBool,
-    /// How many guards want it renewed. It is, while one of them does.
+    /// The number of guards that want the hold renewed. It is renewed while there is one.
     renewers: AtomicUsize,
 }
 
@@ -30,12 +30,12 @@ impl Tenure {
         })
     }
 
-    /// Another guard wants it renewed.
+    /// Counts another guard that wants the hold renewed.
     pub(crate) fn renews_for_another(&self) {
         self.renewers.fetch_add(1, Relaxed);
     }
 
-    /// A guard wants it renewed no more, if it did.
+    /// Stops counting a guard that wanted the hold renewed.
     pub(crate) fn renews_no_more(&self, renews: &AtomicBool) {
         if renews.swap(false, Relaxed) {
             self.renewers.fetch_sub(1, Relaxed);
@@ -46,7 +46,7 @@ impl Tenure {
         self.renewers.load(Relaxed) > 0
     }
 
-    /// It lasts until then at least, unless it is lost.
+    /// Extends the hold to this moment, unless it is lost.
     pub(crate) fn lasts(&self, until: Moment) {
         if !self.lost.load(Relaxed) {
             self.until.send_modify(|lasts| *lasts = (*lasts).max(until));
@@ -57,12 +57,12 @@ impl Tenure {
         *self.until.borrow()
     }
 
-    /// Tells when its end comes sooner, or later.
+    /// Returns a receiver that is notified when the end moves.
     pub(crate) fn changes(&self) -> watch::Receiver<Moment> {
         self.until.subscribe()
     }
 
-    /// Was it lost, whatever the time is?
+    /// True if the hold was lost, whatever the time is.
     pub(crate) fn was_lost(&self) -> bool {
         self.lost.load(Relaxed)
     }
@@ -73,7 +73,7 @@ impl Tenure {
 
     pub(crate) fn lose(&self) {
         self.lost.store(true, Relaxed);
-        // Those that wait for it look.
+        // Wakes those that wait for the end.
         self.until.send_modify(|until| *until = (*until).min(Moment::now()));
     }
 
@@ -84,14 +84,14 @@ impl Tenure {
         }
     }
 
-    /// Comes when it is lost.
+    /// Returns a future that completes when the hold is lost.
     pub(crate) fn lost(self: &Arc<Self>) -> Lost {
         let (tenure, mut until) = (Arc::downgrade(self), self.until.subscribe());
         let is_lost = move || tenure.upgrade().map(|tenure: Arc<Tenure>| tenure.is_lost());
         Lost {
             inner: Box::pin(async move {
                 while let Some(false) = is_lost() {
-                    // Its guards are gone: then it is lost no more.
+                    // The guards are gone, so it cannot be lost any more.
                     if until.changed().await.is_err() {
                         pending().await
                     }
@@ -101,7 +101,8 @@ impl Tenure {
     }
 }
 
-/// Comes when a lock is lost: [`Guard::lost`](crate::Guard::lost). It does not keep the lock.
+/// A future that completes when a lock is lost: see [`Guard::lost`](crate::Guard::lost). It does
+/// not keep the lock.
 #[must_use = "a future does nothing unless polled"]
 pub struct Lost {
     inner: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -133,7 +134,7 @@ mod tests {
         assert!(!tenure.is_lost());
         SUSPENDED.set(hour * 2);
         assert!(tenure.is_lost() && tenure.remaining().is_zero());
-        // The store has it yet.
+        // The store still has it.
         tenure.lasts(Moment::now().and(hour));
         assert!(!tenure.is_lost());
     }

@@ -1,9 +1,9 @@
-//! Jobs that run once per tick, whichever machine tries first.
+//! Jobs that run once per tick, on the machine that attends first.
 //!
-//! The tick is the store's: its clock says which one it is, and it writes down the last one that
-//! was taken. An attempt is for the tick whose beginning is nearest, so contenders whose clocks
-//! call them a little early and a little late contend for the same one: neither runs it twice, nor
-//! is one left out.
+//! The store's clock defines the ticks, and the store records the last one that was taken. An
+//! attempt is for the tick whose beginning is nearest. So contenders whose clocks call them a
+//! little early or a little late contend for the same tick: none is run twice, and none is left
+//! out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::requests::Request;
 use crate::step::{Answer, Step};
 use crate::time::Moment;
 
-/// Jobs by name: see [`Remote::ticks`](crate::Remote::ticks). Clones are the same jobs.
+/// Jobs by name: see [`Remote::ticks`](crate::Remote::ticks). Clones share the same jobs.
 ///
 /// # Examples
 /// ```
@@ -29,7 +29,7 @@ use crate::time::Moment;
 /// use turnwise_redis::{Attendance, Remote};
 ///
 /// let hourly = Remote::in_memory().ticks().job("backup", Duration::from_secs(3600))?;
-/// let Attendance::Mine(run) = hourly.attend().wait()? else { panic!("nobody else is there") };
+/// let Attendance::Mine(run) = hourly.attend().wait()? else { panic!("it is taken") };
 /// println!("tick {} is this program's", run.tick());
 /// drop(run);
 /// // Once an hour, however short it was.
@@ -41,7 +41,7 @@ pub struct Ticks {
     client: Owned,
 }
 
-/// A job, and when its ticks begin: [`Ticks::job`]. Clones are the same job.
+/// A job and its schedule: see [`Ticks::job`]. Clones are the same job.
 #[derive(Clone)]
 pub struct Job {
     client: Owned,
@@ -52,13 +52,13 @@ pub struct Job {
     overlap: bool,
 }
 
-/// Why there is no such job.
+/// An error that the parameters of a job cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobError {
-    /// The name cannot be one.
+    /// The name is not valid.
     Name(NameError),
-    /// From one tick to the next there is no time.
+    /// The time between ticks is zero.
     Step(StepZero),
 }
 
@@ -73,27 +73,27 @@ impl fmt::Display for JobError {
 
 impl std::error::Error for JobError {}
 
-/// What an attempt to run a job has come to.
+/// The outcome of an attempt to run a job.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Attendance {
-    /// The tick is this program's.
+    /// The tick belongs to this program.
     Mine(JobRun),
-    /// Somebody has run it in this tick, or does.
+    /// The tick has run, or runs, elsewhere.
     Taken {
-        /// The tick after it begins in so long.
+        /// The time until the next tick.
         next: Duration,
     },
-    /// A run of an earlier tick is under way.
+    /// A run of an earlier tick has not ended.
     StillRunning {
-        /// Of that one.
+        /// The number of that tick.
         tick: TickNumber,
-        /// The tick after it begins in so long.
+        /// The time until the next tick.
         next: Duration,
     },
 }
 
-/// A run of a job: it is under way until this is dropped.
+/// A run of a job, which ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the run ends when this is dropped"]
 pub struct JobRun {
@@ -110,14 +110,14 @@ impl Ticks {
     /// Nothing is sent.
     ///
     /// An attempt belongs to the tick whose beginning is nearest: from half of `every` before it to
-    /// half after it. Contenders that are called at a tick's beginning, as by cron, agree on it
-    /// although their clocks differ. [`OncePerTick`](turnwise_locks::OncePerTick) in process has
-    /// one clock, and counts from a tick's beginning to the next.
+    /// half after it. Contenders that are called at the beginning of a tick, as by cron, agree on
+    /// it although their clocks differ. The in-process [`OncePerTick`](turnwise_locks::OncePerTick)
+    /// has one clock, and counts from the beginning of a tick to the next.
     ///
     /// # Errors
     /// [`JobError`].
     pub fn job(&self, name: &str, every: Duration) -> Result<Job, JobError> {
-        // Microseconds are what the store counts.
+        // The store counts microseconds.
         if every < Duration::from_micros(1) {
             return Err(JobError::Step(StepZero));
         }
@@ -128,23 +128,23 @@ impl Ticks {
 }
 
 impl Job {
-    /// Ticks begin so long later: three hours after midnight. Contenders that are called at another
-    /// time of the hour say which: clocks may differ by less than half of `every` around it.
+    /// Delays the beginning of ticks: by three hours, for ticks that begin at three o'clock.
+    /// Contenders that are called at another time than the full period set this: clocks may differ
+    /// by less than half of `every` around it.
     #[must_use]
     pub fn offset(self, offset: Duration) -> Self {
         Job { offset, ..self }
     }
 
-    /// A tick is taken also while a run of an earlier one is under way. [The guard](JobRun::guard)
-    /// of the earlier run counts as lost from then on; the run goes on as long as its program
-    /// likes.
+    /// Takes a tick also while a run of an earlier one has not ended. [The guard](JobRun::guard) of
+    /// the earlier run counts as lost from then on; the run itself is not stopped.
     #[must_use]
     pub fn overlapping(self) -> Self {
         Job { overlap: true, ..self }
     }
 
-    /// Takes the tick whose beginning is nearest, if nobody has: the first of all who try, on
-    /// whatever machine. Waits for no run; the answer comes from the store.
+    /// Takes the tick whose beginning is nearest, unless it was taken before, on whatever machine.
+    /// Does not wait for a run; the answer comes from the store.
     ///
     /// The run is renewed until it is dropped. If its client dies, the tick is not run again, and
     /// the next one is free when the client's [lease](crate::RemoteBuilder::lease) is over.
@@ -188,17 +188,17 @@ async fn take(
 }
 
 impl JobRun {
-    /// Which tick it is.
+    /// The number of the tick.
     pub fn tick(&self) -> TickNumber {
         self.tick
     }
 
-    /// What holds the job: its fence, and whether it was lost.
+    /// The guard of the run, with its fence.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// Ends the run, and tells whether it was under way until then: see [`Guard::release`].
+    /// Returns the guard, whose release ends the run: see [`Guard::release`].
     pub fn into_guard(self) -> Guard {
         self.guard
     }

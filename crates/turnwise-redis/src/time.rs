@@ -1,23 +1,23 @@
-//! How long things last.
+//! Durations and moments.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Less than this no timer keeps, and no network.
+/// The shortest duration that timers and networks can keep.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
-/// More than this is as good as for ever. A server's numbers are exact to 2^53 microseconds, which
-/// this is far below.
+/// The longest duration that is used; more is as good as for ever. A server's numbers are exact to
+/// 2^53 microseconds, far above this.
 pub(crate) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// So long from now.
+/// Returns the instant that is this far from now.
 pub(crate) fn after(duration: Duration) -> Instant {
     Instant::now() + duration.min(LONGEST)
 }
 
-/// A moment, by a clock that goes on while this machine is suspended, as the store's clock does.
-/// Timers stand still meanwhile.
+/// A moment of a clock that goes on while this machine is suspended, as the store's clock does.
+/// Timers do not advance meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Instant);
 
@@ -26,23 +26,24 @@ impl Moment {
         Moment(Instant::now() + suspended())
     }
 
-    /// So long after it.
+    /// Returns the moment that is this much later.
     pub(crate) fn and(self, time: Duration) -> Self {
         Moment(self.0 + time.min(LONGEST))
     }
 
-    /// So long it is until then.
+    /// Returns the time until this moment.
     pub(crate) fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Moment::now().0)
     }
 
-    /// For a timer that begins now.
+    /// Returns the instant for a timer that starts now.
     pub(crate) fn timer(self) -> Instant {
         self.0.checked_sub(suspended()).unwrap_or(self.0)
     }
 }
 
-/// How long this machine has been suspended since its start, where the system tells.
+/// Returns how long this machine has been suspended since its start, where the system provides
+/// that.
 fn suspended() -> Duration {
     #[cfg(test)]
     let more = tests::SUSPENDED.get();
@@ -68,7 +69,7 @@ pub(crate) mod tests {
     use super::*;
 
     thread_local! {
-        /// As if this machine had been suspended for so long.
+        /// A pretended suspension of this machine.
         pub(crate) static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     }
 
@@ -80,7 +81,7 @@ pub(crate) mod tests {
         SUSPENDED.set(hour * 2);
         assert!(Moment::now() > then && then.remaining().is_zero());
         assert!(then.timer() < Instant::now());
-        // What comes later lasts as long as it says.
+        // A later moment is not affected by an earlier suspension.
         assert!(Moment::now().and(hour).remaining() > hour / 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Whom a client trusts over TLS, and as what it shows itself.
+//! TLS certificates of a client.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use redis::{ClientTlsConfig, TlsCertificates};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// What a client needs for `rediss://` beyond the system's own certificates: see
+/// Certificates for `rediss://` beyond the system's own: see
 /// [`RemoteBuilder::tls`](crate::RemoteBuilder::tls).
 ///
-/// Certificates and keys are PEM, as files have them. The system's roots are those that
-/// `rustls-native-certs` finds; the variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
+/// Certificates and keys are PEM. The system's roots are those that `rustls-native-certs` finds;
+/// the variables `SSL_CERT_FILE` and `SSL_CERT_DIR` override them.
 ///
 /// # Examples
 /// ```no_run
@@ -28,23 +28,23 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// The system's roots, and no certificate of the client's.
+    /// The system's roots, and no client certificate.
     pub fn new() -> Self {
         Tls::default()
     }
 
-    /// Trusts servers whose certificates come from these roots, in place of the system's.
+    /// Trusts these roots in place of the system's.
     pub fn trust(self, roots: impl Into<Vec<u8>>) -> Self {
         Tls { roots: Some(roots.into()), ..self }
     }
 
-    /// Shows the server this chain of certificates, whose first one is the client's: for servers
-    /// with `tls-auth-clients yes`.
+    /// Presents this chain of certificates to the server, the client's own first: for servers with
+    /// `tls-auth-clients yes`.
     pub fn identity(self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         Tls { identity: Some((chain.into(), key.into())), ..self }
     }
 
-    /// What the connection is given. Err: there is not one certificate where some are said to be.
+    /// Returns the certificates for a connection. Fails if a configured text contains none.
     pub(crate) fn certificates(&self) -> Result<TlsCertificates, &'static str> {
         let none = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).next().is_none();
         if self.roots.as_deref().is_some_and(none) {
@@ -70,7 +70,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// A process has one provider of cryptography for TLS. One that has none yet gets ring's.
+/// Installs ring as the process's provider of cryptography, unless there is one.
 pub(crate) fn choose_provider() {
     use rustls::crypto::{CryptoProvider, ring};
     if CryptoProvider::get_default().is_none() {

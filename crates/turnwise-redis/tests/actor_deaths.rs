@@ -1,4 +1,5 @@
-//! Processes that drain actors, killed at any moment; and servers under them.
+//! Processes that drain actors and are killed at any moment; and servers that are killed under
+//! them.
 
 mod support;
 
@@ -19,7 +20,7 @@ use turnwise::{Context, Handler};
 use turnwise_redis::{Actors, MessageError, Outcome, Remote, RemoteBuilder};
 
 const LEASE: Duration = Duration::from_millis(300);
-/// Actors of each kind.
+/// The number of actors of each kind.
 const ACTORS: u64 = 3;
 
 /// The ids of the messages, in their order.
@@ -35,7 +36,7 @@ struct Append {
 impl Handler<Append> for Log {
     type Reply = usize;
     fn handle(&mut self, Append { kind, id }: Append, _: &mut Context<'_, Self>) -> usize {
-        // What a handler does elsewhere: a line, which is there when it begins.
+        // The effect of a handler elsewhere: a line, which is written when it begins.
         if let Some(file) = env::var_os("DEATHS_FILE") {
             let mut file = OpenOptions::new().append(true).open(file).unwrap();
             file.write_all(format!("{kind} {id}\n").as_bytes()).unwrap();
@@ -49,7 +50,7 @@ fn builder() -> RemoteBuilder {
     Remote::builder().answer_within(LEASE).place(LEASE)
 }
 
-/// A client of a server, or of a file.
+/// Connects to a server, or opens a file.
 fn connect(url: &str) -> Option<Remote> {
     #[cfg(feature = "sqlite")]
     if let Some(path) = url.strip_prefix("file:") {
@@ -58,7 +59,7 @@ fn connect(url: &str) -> Option<Remote> {
     builder().connect(url).ok()
 }
 
-/// Of messages that are tried until they are handled, and of messages that are tried once.
+/// Returns a kind whose messages are tried until they are handled, and one whose are tried once.
 fn kinds(remote: &Remote) -> [Actors<Log>; 2] {
     [("often", 1_000_000), ("once", 1)].map(|(name, attempts)| {
         let kind = remote.actors::<Log>(name).message::<Append>("append").attempts(attempts);
@@ -78,7 +79,7 @@ fn teller() {
             let actor = actors.of(&(number % ACTORS).to_string()).unwrap();
             match actor.tell(Append { kind: kind.to_string(), id: id.clone() }).id(&id).wait() {
                 Ok(_) => println!("told {kind} {id}"),
-                // It may be stored, or not.
+                // It may or may not be stored.
                 Err(MessageError::Store(_)) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -116,7 +117,7 @@ impl Drop for Teller {
     }
 }
 
-/// How long the processes are killed for: a second, or as many as are asked for.
+/// The time for which processes are killed: a second, or as many as the variable says.
 fn time() -> Duration {
     let asked = env::var("TURNWISE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(asked.unwrap_or(1))
@@ -148,7 +149,8 @@ impl Case {
         self.tellers.push(Teller::start(&self.url, &name, &self.file, self.tell.clone()));
     }
 
-    /// All are dead: what was stored is handled once, in whatever order the senders were.
+    /// Checks, when all processes are dead, that each stored message was handled once, in any
+    /// order.
     fn close(self) {
         drop(self.tellers);
         drop(self.tell);
@@ -195,7 +197,7 @@ impl Case {
             assert!(matches!(outcome, Outcome::Dead { .. }), "{id}: {outcome:?}");
             dead += 1;
         }
-        // How often each has begun.
+        // The number of times that each has begun.
         let mut lines = BTreeMap::<&str, u32>::new();
         begun.lines().for_each(|line| *lines.entry(line).or_default() += 1);
         let again: Vec<_> = lines.iter().filter(|(_, times)| **times > 1).collect();
@@ -206,7 +208,7 @@ impl Case {
     }
 }
 
-/// Killed, one after the other, wherever they are.
+/// Kills processes one after the other, wherever they are.
 fn kill_some(url: String, name: &str) {
     let mut case = Case::start(url, name);
     let (end, mut dice) = (Instant::now() + time(), Dice(7));
@@ -225,7 +227,7 @@ fn processes_are_killed() {
     kill_some(server.url(), "killed");
 }
 
-/// Those that are killed write the file: what was answered is on the disk.
+/// The killed processes write the file: each answered step is on the disk.
 #[cfg(feature = "sqlite")]
 #[test]
 fn processes_that_write_a_file_are_killed() {
@@ -233,7 +235,7 @@ fn processes_that_write_a_file_are_killed() {
     kill_some(format!("file:{}", file.path().display()), "file");
 }
 
-/// Stopped for longer than their leases: others go on, and what they say later is refused.
+/// Stopped for longer than their leases: others go on, and their later steps are refused.
 #[test]
 fn processes_are_stopped() {
     let server = Server::start();
@@ -250,7 +252,7 @@ fn processes_are_stopped() {
     case.close();
 }
 
-/// The server writes each step down before it answers: what was answered survives it.
+/// The server writes each step before it answers: each answered step survives it.
 #[test]
 fn servers_are_killed() {
     let mut server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);

@@ -1,5 +1,5 @@
-//! What every store does for actors: in memory, in memory with faults, in memory without any
-//! notice, in a file, in a server, and in a server behind a proxy that loses and doubles.
+//! Properties of actors over every store: in memory, in memory with faults, in memory without
+//! notices, in a file, in a server, and in a server behind a proxy that loses and doubles.
 
 mod support;
 
@@ -19,7 +19,7 @@ use turnwise_redis::{
     Remote, RemoteActor, Until,
 };
 
-/// What was added, in its order.
+/// The added numbers, in order.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Board {
     added: Vec<u64>,
@@ -36,7 +36,7 @@ impl Handler<Add> for Board {
     }
 }
 
-/// Fails so often, by a count that all attempts in this process share.
+/// Fails this many times, counted over all attempts in this process.
 #[derive(Serialize, Deserialize)]
 struct Flaky {
     failures: u32,
@@ -46,7 +46,7 @@ struct Flaky {
 static COUNTERS: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A counter of a test's own.
+/// Returns the index of a counter for one test.
 fn counter() -> usize {
     NEXT.fetch_add(1, SeqCst) as usize
 }
@@ -54,7 +54,7 @@ fn counter() -> usize {
 impl Handler<Flaky> for Board {
     type Reply = u32;
     fn handle(&mut self, flaky: Flaky, _: &mut Context<'_, Self>) -> u32 {
-        // It leaves something of the attempt in the state.
+        // The attempt leaves a change in the state.
         self.added.push(1000);
         let attempt = COUNTERS[flaky.counter].fetch_add(1, SeqCst);
         assert!(attempt >= flaky.failures, "attempt {attempt} fails");
@@ -195,7 +195,8 @@ contract! {
         assert_eq!(unknown, Ok(Outcome::Unknown));
     }
 
-    /// What has failed is tried again before what came later, and leaves nothing in the state.
+    /// A failed message is tried again before later ones, and its attempt leaves nothing in the
+    /// state.
     fn failed_attempts_keep_the_order(world) {
         let board = board(&world.clients(1)[0]);
         let flaky = Flaky { failures: 2, counter: counter() };
@@ -241,7 +242,8 @@ contract! {
         assert_eq!(boards.requeue("us", "charge").wait().unwrap(), Ok(false));
     }
 
-    /// What waits too long is withdrawn, and never runs; what may have begun is said to run.
+    /// A message that waits too long is withdrawn, and never runs. One that may have begun is
+    /// reported.
     fn limits_withdraw(world) {
         let clients = world.clients(2);
         let (here, there) = (board(&clients[0]), board(&clients[1]));
@@ -254,14 +256,14 @@ contract! {
         assert!(matches!(begun, Ok(Outcome::Running { attempt: 1 })), "{begun:?}");
         let by_hand = there.tell(Add(2)).id("two").wait().unwrap();
         assert_eq!(there.withdraw::<usize>(&by_hand).wait().unwrap(), Ok(Outcome::Withdrawn));
-        // It is known that it was: so a copy of it that comes late is refused.
+        // The withdrawal is remembered, so a late copy is refused.
         assert_eq!(there.ask(Add(2)).id("two").wait(), Err(MessageError::Withdrawn));
         open_gate(gate);
         standing.wait().unwrap();
         assert_eq!(here.ask(Add(3)).wait(), Ok(1));
     }
 
-    /// One whose handler runs longer than its lease keeps it.
+    /// A handler that runs longer than its lease keeps its mailbox.
     fn a_long_handler_keeps_its_mailbox(world) {
         let clients = world.clients(2);
         let lease = Duration::from_millis(600);
@@ -290,12 +292,13 @@ contract! {
         let working = workers.work(2);
         let replies: usize = asked.into_iter().map(|asked| asked.wait().unwrap()).sum();
         assert_eq!(replies, 4 * (1 + 2 + 3));
-        // One that comes while they sleep.
+        // This message arrives while the workers sleep.
         assert_eq!(senders.of("actor 1").unwrap().ask(Add(12)).wait(), Ok(4));
         working.stop().wait().unwrap();
     }
 
-    /// The hosts of the source: budgets of 50 ms, handlers that take as long, three messages.
+    /// The hosts of the original case: budgets of 50 ms, handlers that take as long, three
+    /// messages.
     fn hosts_without_time_hand_over(world) {
         let client = &world.clients(1)[0];
         let slow = client.actors::<Slow>("slow").message::<Sleep>("sleep");
@@ -321,7 +324,7 @@ contract! {
         }
     }
 
-    /// One that refuses three times leaves the actor to the workers.
+    /// A successor that refuses three times leaves the actor to the workers.
     fn refused_hand_overs_are_due(world) {
         let client = &world.clients(1)[0];
         let slow = client.actors::<Slow>("slow").message::<Sleep>("sleep");
@@ -347,7 +350,7 @@ contract! {
         assert_eq!(asked.wait(), Ok(2));
     }
 
-    /// An executor that ends gives back what has not begun, at once.
+    /// An executor that ends releases messages that have not begun, at once.
     fn ended_executors_give_back_what_has_not_begun(world) {
         let clients = world.clients(2);
         let queue = DrainQueue::new();
@@ -361,7 +364,7 @@ contract! {
         assert!(began.elapsed() < Duration::from_secs(60));
     }
 
-    /// And what has begun is not said to be as new: the lease runs out, and the attempt counts.
+    /// A message that has begun is not released as new: the lease runs out, and the attempt counts.
     fn ended_executors_keep_what_has_begun(world) {
         let clients = world.clients(2);
         let pool = ThreadPool::new().unwrap();
@@ -374,7 +377,7 @@ contract! {
         GATES[gate].0.lock().unwrap().open = true;
         let _ = pool.shutdown_now();
         let there = kind(&clients[1]).lease(lease).open().unwrap().of("eu").unwrap();
-        // Asking has the mailbox claimed, once the lease is over.
+        // The ask claims the mailbox once the lease is over.
         assert_eq!(there.ask(Add(2)).wait(), Ok(1));
         let outcome = there.outcome::<()>("hang").wait().unwrap();
         assert_eq!(outcome, Ok(Outcome::Done(())));
@@ -429,7 +432,7 @@ fn bad_input_is_an_error() {
     assert!(matches!(error, MessageError::Unregistered { .. }), "{error}");
     assert!(error.to_string().contains("Flaky"), "{error}");
     assert_eq!(Until::within(Duration::ZERO).map(drop), Err(NoTime));
-    // A limit of no time, and one beyond all clocks.
+    // A limit of zero, and one beyond all clocks.
     assert_eq!(board.ask(Add(1)).within(Duration::MAX).wait(), Ok(1));
     assert!(Until::within(Duration::MAX).is_ok());
 }
@@ -462,14 +465,14 @@ fn other_shards_are_told() {
     board(&remote).tell(Add(1)).wait().unwrap();
     let other = Remote::builder().over(store).unwrap();
     let other = kind(&other).shards(2).open().unwrap();
-    // The other clients' shard is among them.
+    // The shard that the other clients use is among them.
     let errors =
         (0..20).filter_map(|n| other.of(&n.to_string()).unwrap().tell(Add(1)).wait().err());
     let errors: Vec<_> = errors.collect();
     assert!(errors.contains(&MessageError::OtherShards { shards: 1 }), "{errors:?}");
 }
 
-/// A message that cannot be read is a dead letter at once, and what is behind it runs.
+/// A message that cannot be deserialized is a dead letter at once, and those behind it run.
 #[test]
 fn messages_that_cannot_be_read_are_dead_letters() {
     #[derive(Serialize, Deserialize)]
@@ -490,10 +493,14 @@ fn messages_that_cannot_be_read_are_dead_letters() {
     let letters = boards.dead_letters(0, 10).wait().unwrap().unwrap();
     assert_eq!(letters.len(), 1);
     assert_eq!((&*letters[0].id, &*letters[0].body, letters[0].attempts), ("old", "\"x\"", 1));
-    assert!(letters[0].error.starts_with("it cannot be read"), "{}", letters[0].error);
+    assert!(
+        letters[0].error.starts_with("the message cannot be deserialized"),
+        "{}",
+        letters[0].error
+    );
 }
 
-/// A state that cannot be read runs nothing, and loses nothing.
+/// A state that cannot be deserialized runs nothing, and loses nothing.
 #[test]
 fn states_that_cannot_be_read_are_told() {
     #[derive(Default, Serialize, Deserialize)]
@@ -521,7 +528,7 @@ fn states_that_cannot_be_read_are_told() {
     assert_eq!((info.state.unwrap().0, info.waiting), (8, 0));
 }
 
-/// With one attempt, what a dead drainer may have begun never begins again.
+/// With one attempt, a message that a dead drainer may have begun never begins again.
 #[test]
 fn one_attempt_is_at_most_once() {
     let store = MemoryStore::new();
@@ -541,7 +548,7 @@ fn one_attempt_is_at_most_once() {
     assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
 }
 
-/// Handlers run, and states are dropped, on the executor's threads, and not on the client's own one.
+/// Handlers run, and states are dropped, on the executor's threads, and not on the client's.
 #[test]
 fn states_are_dropped_on_executors() {
     static ON_CLIENT: AtomicU32 = AtomicU32::new(0);
@@ -583,7 +590,8 @@ fn states_are_dropped_on_executors() {
     assert_eq!(ON_CLIENT.load(SeqCst), 0);
 }
 
-/// A program may end with a message just sent: it is stored, and what was begun is finished.
+/// A program may end with a message just sent: it is stored, and a handler that has begun
+/// completes.
 #[test]
 fn what_was_told_is_drained_before_the_last_handle_goes() {
     let store = MemoryStore::new();

@@ -1,4 +1,4 @@
-//! What an admission promises, over every store: first come, first served, exactly to the limit.
+//! Properties of an admission over every store: first come, first served, exactly to the limit.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn info(admission: &Admission) -> AdmissionInfo {
     admission.info().wait().unwrap().unwrap()
 }
 
-/// All rows, by small pages.
+/// Returns all rows, by small pages.
 fn rows(admission: &Admission) -> Vec<Row> {
     let mut all = Vec::new();
     loop {
@@ -36,7 +36,8 @@ fn admissions(clients: &[Remote], name: &str, limit: u64) -> Vec<Admission> {
 }
 
 contract! {
-    /// However often each applies: as many rows as places, one each, and everybody is answered.
+    /// However often each applies: as many rows as places, one each, and every request has an
+    /// answer.
     fn exactly_the_limit(world) {
         let clients = world.clients(3);
         for (limit, applicants) in [(4, 7), (5, 2), (15, 100)] {
@@ -79,7 +80,7 @@ contract! {
             assert_eq!(refused, Refused::Duplicate { place: 1 });
         }
         assert_eq!(rows(&admissions[0]).len(), 1);
-        // Who is in hears of it after the close.
+        // An admitted applicant gets its place after the close, too.
         admissions[1].close().wait().unwrap().unwrap();
         assert_eq!(admissions[2].admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
         assert_eq!(admissions[2].reserve("ada").wait().unwrap_err(), Refused::Duplicate { place: 1 });
@@ -117,7 +118,7 @@ contract! {
         let admitted = wait.next().unwrap().wait().unwrap();
         assert_eq!(admitted.place, 1);
         assert!(admitted.fence > first);
-        // No place can come back any more.
+        // No place can be released any more.
         let last = wait.next().unwrap().wait();
         assert_eq!(last, Err(Refused::Closed { limit: 2 }));
         let order: Vec<_> = rows(&admissions[2]).into_iter().map(|row| (row.applicant, row.place)).collect();
@@ -174,7 +175,7 @@ contract! {
                 (info.reserved, info.waiting, info.admitted) == (0, 0, 0)
             });
         }
-        // One that waits in vain goes away.
+        // A waiter without hope is dismissed.
         let held = [0, 1].map(|n| admissions[n].reserve(&format!("h{n}")).wait().unwrap());
         let (began, limit) = (Instant::now(), Duration::from_millis(300));
         let late = admissions[0].admit_within("late", "", limit).wait();
@@ -199,7 +200,7 @@ contract! {
             assert_eq!(asked.wait(), Err(Refused::Closed { limit: 1 }));
         }
         assert_eq!(admissions[2].reserve("bob").wait().unwrap_err(), Refused::Closed { limit: 1 });
-        // But who has a place keeps it.
+        // A reserved place is kept.
         held.confirm("").wait().unwrap().unwrap();
         assert_eq!(info(&admissions[2]).admitted, 1);
     }
@@ -220,7 +221,7 @@ contract! {
                                 0 => admission.admit(&name, name.clone()).wait(),
                                 1 => {
                                     let limits = Limits::NONE.lease(Duration::from_millis(50));
-                                    // Left to its lease: it may be late.
+                                    // Left to its lease, so it may be late.
                                     admission.reserve_within(&name, limits).wait().and_then(|held| {
                                         held.confirm(name.clone()).wait().unwrap()
                                     })
@@ -292,7 +293,7 @@ contract! {
     }
 }
 
-/// Who waits hears of it, and waits no more; who has a place cannot confirm it.
+/// Waiters are dismissed. Reserved places cannot be confirmed.
 #[test]
 fn a_server_that_is_gone_is_told() {
     let mut server = Server::start();
@@ -309,7 +310,7 @@ fn a_server_that_is_gone_is_told() {
     assert!(matches!(confirmed, Err(Refused::Store(_))), "{confirmed:?}");
 }
 
-/// Nobody new is let in, but reservations are kept and confirmed.
+/// No new applicant is admitted, but reservations are kept and confirmed.
 #[test]
 fn memory_is_full() {
     let server = Server::with(&["--save", "", "--maxmemory-policy", "noeviction"]);
@@ -331,7 +332,7 @@ fn memory_is_full() {
     assert_eq!(rows(&admission).len(), 1);
 }
 
-/// A server that writes each step down has every row that was answered.
+/// A server that writes each step has every answered row.
 #[test]
 fn rows_outlive_the_power_failure() {
     let always = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
@@ -349,7 +350,7 @@ fn rows_outlive_the_power_failure() {
     assert_eq!(rows, [(1, b"1".to_vec()), (2, b"2".to_vec()), (3, b"3".to_vec())]);
 }
 
-/// A server that keeps nothing has forgotten who was in; its fences go on.
+/// A server that keeps nothing has forgotten the applicants; its fences go on.
 #[test]
 fn fences_increase_after_the_rows_are_lost() {
     let mut server = Server::start();
@@ -362,7 +363,7 @@ fn fences_increase_after_the_rows_are_lost() {
     assert_eq!((after.place, rows(&admission).len()), (1, 1));
 }
 
-/// A store in which the first request of bob comes late, and cancelling takes its time.
+/// A store in which the first request of bob arrives late, and cancelling takes long.
 #[derive(Clone, Debug)]
 struct Late {
     store: MemoryStore,
@@ -398,7 +399,7 @@ impl Store for Late {
     }
 }
 
-/// Also not by a copy of its request that comes when there is a place.
+/// Not even by a copy of its request that arrives when there is a place.
 #[test]
 fn who_is_refused_is_not_in() {
     let store = MemoryStore::new();

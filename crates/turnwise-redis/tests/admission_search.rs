@@ -1,12 +1,12 @@
-//! All that can happen at an admission: clients whose requests may be lost, late, or answered to
-//! nobody, who may be gone without a word; and time, which passes whenever it likes.
+//! Searches all states of an admission with clients whose requests may be lost, late, or answered
+//! in vain, and which may vanish; and with time that passes at any moment.
 //!
-//! The machine is the store's own source. What is checked in each state:
+//! The machine is the store's own source. Checked in each state:
 //!
-//! - never more rows and reservations than places, and each in a place of its own;
+//! - rows and reservations never exceed the places, and each has a place of its own;
 //! - the answer "in" has exactly one row, in that place; the answer "not in" has none;
 //! - no reservation becomes a row after its lease, and fences increase;
-//! - a request is decided when it looks again, and no place is lost for good.
+//! - a request is decided when it asks again, and no place is lost for good.
 
 #[path = "../src/admission_record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
@@ -24,7 +24,7 @@ use std::time::Duration;
 use admission_record::AdmissionRecord;
 use step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionStep, Claim, Standing, Token};
 
-/// Times are short: a lease is two ticks of the clock, a place in the queue one.
+/// Times are short: a lease is two ticks of the clock, a queue entry one.
 const LEASE: u64 = 2;
 const PLACE: u64 = 1;
 const LAST: u64 = 3;
@@ -39,18 +39,18 @@ enum Phase {
         fence: u64,
         until: u64,
     },
-    /// Its answer is that it is in.
+    /// It was answered that it is in.
     In {
         place: u64,
         fence: u64,
     },
-    /// Its reservation was over: its answer is that it is not in.
+    /// Its reservation was over: it was answered that it is not in.
     Lost,
-    /// It gives up, and does not know yet what has come of it.
+    /// It gives up, and does not know the outcome yet.
     Leaves,
-    /// Its answer is that it is not in.
+    /// It was answered that it is not in.
     Out,
-    /// It is gone without a word.
+    /// It has vanished.
     Dead,
 }
 
@@ -63,22 +63,23 @@ enum Message {
     Cancel { late: bool },
 }
 
-/// Who asks for what.
+/// The role of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Role {
     applicant: &'static str,
-    /// A place first, and the row later.
+    /// It reserves a place first, and writes the row later.
     reserves: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Client {
     phase: Phase,
-    /// Copies of what it has sent may be on their way, as far as it knows.
+    /// Copies of its messages may be on their way, as far as it knows.
     late: bool,
-    /// Its reservation lasts until then, by the store's word.
+    /// The end of its reservation, as the store has it.
     leased: u64,
-    /// For planted faults: so often it has asked; and it has counted, and has found a place.
+    /// For planted faults: the number of its requests, and whether it has counted and found a
+    /// place.
     asked: u8,
     counted: bool,
 }
@@ -89,19 +90,19 @@ struct World {
     limit: u64,
     admission: AdmissionRecord,
     clients: Vec<Client>,
-    /// Copies that nobody waits for any more. They may come at any time.
+    /// Copies that no client waits for. They may arrive at any time.
     late: BTreeSet<(usize, Message)>,
-    /// The greatest fence that was given.
+    /// The greatest fence that was issued.
     newest: u64,
-    /// Faults there may still be.
+    /// The number of faults that may still occur.
     faults: u8,
 }
 
-/// What is planted: each has to be found.
+/// Planted faults, each of which has to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Whether there is a place is asked in a step of its own.
+    /// A step of its own checks for a free place.
     CountsApart,
     /// A repeated request is taken for a new one.
     RepeatCounts,
@@ -109,11 +110,11 @@ enum Fault {
     ConfirmsTheExpired,
     /// A request that was given up while copies are on their way is not remembered.
     Forgets,
-    /// The client believes in its lease from the answer on, instead of from the question.
+    /// The client counts its lease from the answer instead of from the request.
     LeaseFromAnswer,
-    /// What is confirmed is whatever the request has reserved now.
+    /// A confirmation applies to whatever the request has reserved now.
     ConfirmsAnyFence,
-    /// What is kept is whatever the request has reserved now.
+    /// Keeping applies to whatever the request has reserved now.
     KeepsAnyFence,
 }
 
@@ -127,7 +128,7 @@ fn step(
     limit: u64,
     act: AdmissionAct,
 ) -> AdmissionAnswer {
-    // The machine's times begin at one: zero is over before it begins.
+    // The machine's times begin at one: at zero everything is over.
     admission.step(now + 1, &AdmissionStep { limit, act }, &mut Vec::new())
 }
 
@@ -140,7 +141,7 @@ impl World {
         step(&mut self.admission, self.now, self.limit, act)
     }
 
-    /// The same, by an admission that looks at no limit.
+    /// Asks an admission that checks no limit.
     fn ask_unlimited(&mut self, act: AdmissionAct) -> AdmissionAnswer {
         self.admission.limit += 10;
         let answer = step(&mut self.admission, self.now, self.limit + 10, act);
@@ -156,7 +157,7 @@ impl World {
         }
     }
 
-    /// The store does what a message says.
+    /// Executes a message in the store.
     fn does(
         &mut self,
         fault: Fault,
@@ -240,7 +241,7 @@ impl World {
         Ok(answer)
     }
 
-    /// The client learns of an answer to what it sent at that time.
+    /// The client gets an answer to a message that it sent at this time.
     fn learns(
         &mut self,
         fault: Fault,
@@ -330,7 +331,7 @@ impl World {
         Ok(())
     }
 
-    /// All that can come next.
+    /// Returns all states that can come next.
     fn next(&self, fault: Fault, roles: &[Role]) -> Result<Vec<World>, String> {
         let mut all = Vec::new();
         if self.now < LAST {
@@ -355,7 +356,7 @@ impl World {
                     (Phase::Idle, _) => Phase::Asks,
                     (phase, _) => phase,
                 };
-                // All goes well; or time passes between question and answer.
+                // All goes well; or time passes between request and answer.
                 for delay in 0..=u64::from(sent.now < LAST) {
                     let (mut well, asked) = (sent.clone(), sent.now);
                     let answer = well.does(fault, roles, client, send)?;
@@ -367,7 +368,7 @@ impl World {
                 if sent.faults > 0 {
                     sent.faults -= 1;
                     sent.clients[client].late = true;
-                    // The question is late: it may come at any time, or never.
+                    // The request is late: it may arrive at any time, or never.
                     let mut late = sent.clone();
                     late.late.insert((client, send));
                     all.push(late);
@@ -396,7 +397,7 @@ impl World {
         Ok(all)
     }
 
-    /// A fence that nobody had is greater than all before.
+    /// Checks that a new fence is greater than all before.
     fn new_fence(&self, before: &World, answer: &AdmissionAnswer) -> Result<(), String> {
         let (AdmissionAnswer::Admitted { fence, .. } | AdmissionAnswer::Reserved { fence, .. }) =
             *answer
@@ -406,7 +407,7 @@ impl World {
         let known = before.rows().iter().any(|row| row.fence == fence)
             || before.clients.iter().any(|client| match client.phase {
                 Phase::Holds { fence: has, .. } | Phase::In { fence: has, .. } => has == fence,
-                // That may have been the answer, which was lost.
+                // That may have been the answer that was lost.
                 _ => client.late || client.phase == Phase::Asks,
             });
         match fence <= before.newest && !known {
@@ -415,7 +416,7 @@ impl World {
         }
     }
 
-    /// A request that looks again as time goes on is decided.
+    /// Checks that a request that asks again as time goes on is decided.
     fn is_decided(&self, fault: Fault, roles: &[Role]) -> Result<(), String> {
         for (client, it) in self.clients.iter().enumerate() {
             if it.phase != Phase::Asks {
@@ -423,7 +424,7 @@ impl World {
             }
             let mut world = self.clone();
             let decided = (0..20).any(|_| {
-                // Looks come twice a tick: the place is kept.
+                // It asks twice a tick, so its queue entry is kept.
                 let answer = world.does(fault, roles, client, Message::Take);
                 world.now += PLACE;
                 !matches!(
@@ -438,7 +439,7 @@ impl World {
         Ok(())
     }
 
-    /// When all reservations are over, others have all places.
+    /// Checks that others get all places when all reservations are over.
     fn loses_no_place(&self) -> Result<(), String> {
         let mut world = World { now: self.now + 100, ..self.clone() };
         let mut left = self.limit - self.rows().len() as u64;
@@ -454,7 +455,7 @@ impl World {
     }
 }
 
-/// All states that can be reached, or what is wrong.
+/// Returns the number of reachable states, or the violation.
 fn search(fault: Fault, roles: &[Role], limit: u64, faults: u8) -> Result<usize, String> {
     let client = Client { phase: Phase::Idle, late: false, leased: 0, asked: 0, counted: false };
     let first = World {

@@ -1,4 +1,4 @@
-//! The machine in memory and the scripts in a server answer the same, step by step.
+//! The machine in memory and the scripts in a server give the same answers, step by step.
 
 mod support;
 
@@ -11,7 +11,7 @@ use turnwise_redis::{MemoryStore, RedisStore, Store};
 
 const LONG: Duration = Duration::from_secs(1000);
 const SHORT: Duration = Duration::from_micros(1);
-/// A fence that no clock comes to: after it, fences go on by one, here and there.
+/// A fence beyond all clocks: after it, fences increase by one in both stores.
 const GREAT: u64 = 1 << 52;
 
 fn token(number: u64) -> Token {
@@ -51,7 +51,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Times and numbers are the store's own: what remains is compared.
+/// Removes times and fences, which each store has of its own, and leaves what is compared.
 fn without_times(answer: Answer) -> Answer {
     let some = |time: Duration| if time > LONG / 2 { LONG } else { Duration::ZERO };
     match answer {
@@ -104,7 +104,7 @@ fn the_machine_and_the_scripts_agree() {
                     Step::RenewAll { renewals, lease }
                 }
                 Ok(step) => step,
-                // Somebody deletes a part of it by hand, and knows of no request that is gone.
+                // A part of it is deleted by hand, and no request is known to be gone.
                 Err(queue) => {
                     let part = if queue { format!("{key}:q") } else { key.clone() };
                     near.forget_key(&part);
@@ -116,7 +116,7 @@ fn the_machine_and_the_scripts_agree() {
                     continue;
                 }
             };
-            // Jobs have one place. Now and then somebody says another number of places.
+            // Jobs have one place. Now and then a step states another number of places.
             if places > 1 && matches!(step, Step::Attend { .. }) {
                 continue;
             }
@@ -130,7 +130,7 @@ fn the_machine_and_the_scripts_agree() {
             }
             let op = Op { key, places: said, above: above * GREAT, step };
             let (here, there) = runtime.block_on(async {
-                // What is over at once is over when the next step comes.
+                // A time that is over at once is over at the next step.
                 (near.call(&op).await.unwrap(), far.call(&op).await.unwrap())
             });
             for (last, answer) in fences.iter_mut().zip([&here, &there]) {

@@ -1,4 +1,5 @@
-//! The machine of an admission in memory and the scripts in a server answer the same, step by step.
+//! The machine of an admission in memory and the scripts in a server give the same answers, step by
+//! step.
 
 mod support;
 
@@ -17,7 +18,7 @@ use turnwise_redis::{MemoryStore, RedisStore, Store};
 const LONG: Duration = Duration::from_secs(1000);
 const SHORT: Duration = Duration::from_micros(1);
 
-/// Acts of a few requests of fewer applicants. A fence is none, or the last one that was given.
+/// Acts of a few requests of fewer applicants. A fence is none, or the last one that was issued.
 fn acts() -> impl Strategy<Value = (AdmissionAct, bool)> {
     let claims = || {
         (0..8u64).prop_map(|number| Claim {
@@ -47,7 +48,7 @@ fn acts() -> impl Strategy<Value = (AdmissionAct, bool)> {
     (act, prop::bool::weighted(0.8))
 }
 
-/// Times and numbers are the store's own: what remains is compared.
+/// Removes times and fences, which each store has of its own, and leaves what is compared.
 fn without_times(answer: AdmissionAnswer) -> AdmissionAnswer {
     let some = |time: Duration| if time > LONG / 2 { LONG } else { Duration::ZERO };
     match answer {
@@ -79,14 +80,14 @@ fn fence(answer: &AdmissionAnswer) -> Option<u64> {
     }
 }
 
-/// What one of the two has said of each request.
+/// The answers of one of the two to each request.
 #[derive(Default)]
 struct Told {
     fences: HashMap<Token, u64>,
 }
 
 impl Told {
-    /// The same act, with the fence that this one has given.
+    /// Returns the act with the fence that this store has issued.
     fn said(&self, act: &AdmissionAct, right: bool) -> AdmissionAct {
         match act.clone() {
             AdmissionAct::Confirm { claim, row, .. } => {
@@ -136,7 +137,7 @@ fn the_machine_and_the_scripts_agree() {
         let near = MemoryStore::new();
         let mut told = [Told::default(), Told::default()];
         for (index, (act, right)) in acts.into_iter().enumerate() {
-            // Now and then somebody says another limit.
+            // Now and then a step states another limit.
             let limit = if index % 16 == 15 && !right { limit + 1 } else { limit };
             let said = told.each_ref().map(|told| told.said(&act, right));
             let ops = said.each_ref().map(|act| {
@@ -144,7 +145,7 @@ fn the_machine_and_the_scripts_agree() {
                 Op { key: format!("t:{{admission:{number}}}"), places: 1, above: 0, step }
             });
             let (here, there) = runtime.block_on(async {
-                // What is over at once is over when the next step comes.
+                // A time that is over at once is over at the next step.
                 (near.call(&ops[0]).await.unwrap(), far.call(&ops[1]).await.unwrap())
             });
             let (Answer::Admission(here), Answer::Admission(there)) = (here, there) else {

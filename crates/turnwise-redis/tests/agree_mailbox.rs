@@ -1,4 +1,4 @@
-//! Mailboxes in memory and the scripts in a server answer the same, step by step.
+//! Mailboxes in memory and the scripts in a server give the same answers, step by step.
 
 mod support;
 
@@ -41,7 +41,7 @@ fn claims() -> impl Strategy<Value = DrainClaim> {
     })
 }
 
-/// What a drainer does; the token and the number are those of a hold, mostly.
+/// A step of a drainer. The token and the number are those of a hold, in most cases.
 #[derive(Clone, Debug)]
 enum Deed {
     Act(MailboxAct),
@@ -54,7 +54,7 @@ enum Deed {
         state: bool,
         next: bool,
     },
-    /// Somebody deletes a part of a mailbox by hand.
+    /// A part of a mailbox is deleted by hand.
     Delete(char),
 }
 
@@ -113,7 +113,7 @@ fn deeds() -> impl Strategy<Value = Deed> {
     ]
 }
 
-/// Times and numbers are the store's own: what remains is compared.
+/// Removes times and fences, which each store has of its own, and leaves what is compared.
 fn without_times(answer: MailboxAnswer) -> MailboxAnswer {
     let some = |time: Duration| if time > LONG / 2 { LONG } else { Duration::ZERO };
     let progress = |progress| match progress {
@@ -128,7 +128,7 @@ fn without_times(answer: MailboxAnswer) -> MailboxAnswer {
         MailboxAnswer::Busy { left } => MailboxAnswer::Busy { left: some(left) },
         MailboxAnswer::LetGo { left, wait } => MailboxAnswer::LetGo { left, wait: some(wait) },
         MailboxAnswer::Due { mut actors, next } => {
-            // Of several that became due, each store has times of its own.
+            // Actors that became due have other times in each store.
             actors.sort();
             MailboxAnswer::Due { actors, next: next.map(some) }
         }
@@ -138,7 +138,7 @@ fn without_times(answer: MailboxAnswer) -> MailboxAnswer {
             ..seen
         }),
         MailboxAnswer::Dead { all, mut dead } => {
-            // Nobody asks for them any more.
+            // Their askers have gone.
             dead.iter_mut().for_each(|dead| dead.message.asker = None);
             MailboxAnswer::Dead { all, dead }
         }
@@ -146,8 +146,8 @@ fn without_times(answer: MailboxAnswer) -> MailboxAnswer {
     }
 }
 
-/// By which hold of each store an actor is drained, as the answers say, by which step of it, and
-/// how many messages it was handed.
+/// The hold of each store that drains an actor, as the answers say, the number of its step, and the
+/// number of messages that it was handed.
 type Holds = BTreeMap<String, ([u64; 2], u64, usize)>;
 
 fn advance(holds: &Holds, deed: Deed) -> Option<[MailboxAct; 2]> {
@@ -181,7 +181,7 @@ fn advance(holds: &Holds, deed: Deed) -> Option<[MailboxAct; 2]> {
     }))
 }
 
-/// Learns from answers by which hold an actor is drained.
+/// Learns from answers which hold drains an actor.
 fn learn(holds: &mut Holds, act: &MailboxAct, answers: [&MailboxAnswer; 2]) {
     let (MailboxAct::Push { actor, .. }
     | MailboxAct::Claim { actor, .. }
@@ -227,14 +227,14 @@ fn the_machine_and_the_scripts_agree() {
                     None => continue,
                 },
             };
-            // Now and then somebody says another number of shards.
+            // Now and then a step states another number of shards.
             let shards = if index % 16 == 15 { 2 } else { 1 };
             let ops = acts.clone().map(|act| {
                 let step = Step::Mailbox(MailboxStep { shards, act });
                 Op { key: key.clone(), places: 1, above: 0, step }
             });
             let (here, there) = runtime.block_on(async {
-                // What is over at once is over when the next step comes.
+                // A time that is over at once is over at the next step.
                 (near.call(&ops[0]).await.unwrap(), far.call(&ops[1]).await.unwrap())
             });
             let (Answer::Mailbox(here), Answer::Mailbox(there)) = (here, there) else { panic!() };

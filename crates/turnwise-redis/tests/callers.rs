@@ -22,7 +22,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Both kinds of stores.
+/// Clients of both kinds of stores.
 fn remotes(server: &Server) -> [Remote; 2] {
     [Remote::in_memory(), Remote::connect(&server.url()).unwrap()]
 }
@@ -30,7 +30,7 @@ fn remotes(server: &Server) -> [Remote; 2] {
 #[test]
 fn what_nobody_polls_is_sent_and_keeps_its_place() {
     let server = Server::start();
-    // Places are soon over, if nobody keeps them.
+    // Queue entries are over soon, unless they are kept.
     let connect = || Remote::builder().place(SHORT).connect(&server.url()).unwrap();
     let (one, other) = (connect(), connect());
     let held = one.locks().lock("a").wait().unwrap();
@@ -72,7 +72,7 @@ fn what_was_polled_once_is_not_forgotten() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(pin!(&mut asked).poll(&mut context).is_pending());
     });
-    // Nobody drives its connection any more.
+    // Its connection is no longer driven.
     drop(runtime);
     until("it waits", || remote.locks().info("a").wait().unwrap().unwrap().waiting == 1);
     drop(held);
@@ -193,7 +193,7 @@ fn any_executor_will_do() {
     let server = Server::start();
     for remote in remotes(&server) {
         let locks = remote.locks();
-        // Of no runtime's.
+        // Outside of any runtime.
         let count = block_on(async {
             let mut count = 0;
             for _ in 0..20 {
@@ -224,7 +224,7 @@ fn what_a_runtime_had_connected_is_connected_anew() {
     server.run();
     runtime.block_on(async { locks.lock("a").await.unwrap().release().await.unwrap() });
     locks.lock("a").wait().unwrap().release().wait().unwrap();
-    // Limits hold while nobody answers.
+    // Limits hold while the server does not answer.
     server.signal(nix::sys::signal::Signal::SIGSTOP);
     let limit = Duration::from_millis(30);
     let late =
@@ -258,7 +258,7 @@ fn one_connection_does_for_all() {
     assert_eq!(others.count(), 1, "{clients:?}");
 }
 
-/// Notes the threads of its calls. The first calls panic.
+/// Records the threads of its calls. The first calls panic.
 #[derive(Debug)]
 struct Watched {
     store: MemoryStore,
@@ -316,7 +316,7 @@ fn a_waker_that_panics_harms_no_other_request() {
     let held = locks.lock("a").wait().unwrap();
     let runtime = runtime();
     let mut asked = locks.lock("a");
-    // Begun, and neither driven nor polled any more: it is taken from its caller.
+    // Begun, and neither driven nor polled any more: the client's thread takes it over.
     runtime.block_on(async {
         let waker = Waker::from(Arc::new(Panics));
         assert!(pin!(&mut asked).poll(&mut Context::from_waker(&waker)).is_pending());
@@ -341,7 +341,7 @@ fn a_thread_that_ends_may_wait() {
         let locks = remote.locks();
         let ends = thread::spawn(move || {
             LAST.set(Some(AtTheEnd(locks.clone())));
-            // What belongs to the thread in here is gone before that is.
+            // The thread-locals used in here are dropped before that one.
             locks.lock("a").wait().unwrap().release().wait().unwrap();
         });
         ends.join().unwrap();

@@ -1,4 +1,4 @@
-//! Contenders whose clocks differ, by a clock that the test moves.
+//! Contenders whose clocks differ, with a clock that the test moves.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn once_runs_once_although_cron_is_early_on_one_machine() {
     let remote = Remote::builder().over(MemoryStore::by(clock.clone())).unwrap();
     clock.advance(HOUR * 100 - EARLY);
     for hour in 0..6 {
-        // The machine that is early is down in some hours, or the other one, or none.
+        // In some hours the early machine is down, or the other one, or none.
         let [early, late] = [hour % 3 != 1, hour % 3 != 2];
         let mut ran = 0;
         ran += usize::from(early && runs(&remote));

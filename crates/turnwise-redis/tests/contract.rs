@@ -1,5 +1,5 @@
-//! What every store does for its clients: in memory, in memory with faults, in memory without any
-//! notice, in a file, in a server, and in a server behind a proxy that loses and doubles.
+//! Properties of every store for its clients: in memory, in memory with faults, in memory without
+//! notices, in a file, in a server, and in a server behind a proxy that loses and doubles.
 
 mod support;
 
@@ -16,7 +16,7 @@ use turnwise_redis::{
 };
 
 contract! {
-    /// Nobody is inside beside another, fences increase, nothing remains.
+    /// At most one holder is inside, fences increase, nothing remains.
     fn one_at_a_time(world) {
         let clients = world.clients(3);
         let (inside, fences) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -71,7 +71,7 @@ contract! {
         assert_eq!(*order.lock().unwrap(), (0..12).collect::<Vec<_>>());
     }
 
-    /// As long as anybody holds a place, or waits; then the number may change.
+    /// While there are holders or waiters; then the number may change.
     fn clients_that_say_other_counts_of_places_are_told(world) {
         let clients = world.clients(2);
         let two = clients[0].slots("a", 2).unwrap();
@@ -108,7 +108,7 @@ contract! {
         let number = |pool: &CleanSlots<String>| pool.run(Limits::NONE, |place| place.place());
         assert_eq!(number(&pools[0]), Ok(1));
         assert_eq!(*cleaned.lock().unwrap(), [1]);
-        // One whose future is dropped in the midst of it.
+        // A job whose future is dropped midway.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let started = AtomicBool::new(false);
@@ -129,7 +129,7 @@ contract! {
         until("it is given back", || pools[1].slots().info().wait().unwrap().unwrap().free == 2);
         assert_eq!(number(&pools[1]), Ok(1));
         assert_eq!(*cleaned.lock().unwrap(), [1, 1, 1]);
-        // One that panics is cleaned up after.
+        // The place of a job that panics is cleaned up.
         let panics = || pools[0].run(Limits::NONE, |_| panic!("a job"));
         let panicked: Result<Result<(), _>, _> =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
@@ -140,7 +140,7 @@ contract! {
         assert_eq!(cleaned.lock().unwrap().len(), 5);
     }
 
-    /// A place that cannot be cleaned up is nobody's before it is repaired.
+    /// A place that cannot be cleaned up is not granted before it is repaired.
     fn slots_that_cannot_be_cleaned_are_quarantined(world) {
         let client = &world.clients(1)[0];
         let slots = client.slots("a", 2).unwrap();
@@ -158,7 +158,7 @@ contract! {
         assert_eq!(pool.run(Limits::NONE, |place| place.place()), Ok(2));
         let held = slots.take().wait().unwrap();
         assert_eq!(slots.take_within(Duration::ZERO).wait().unwrap_err(), LockError::Busy);
-        // Repaired, and still dirty: the next one cleans up first, or says that it cannot.
+        // Repaired, and still dirty: the next job cleans it up first, or reports that it cannot.
         let repaired = slots.repair(1).wait().unwrap().unwrap();
         assert!(repaired || !world.is_sound());
         let ran = pool.run(Limits::NONE, |_| ());
@@ -184,7 +184,7 @@ contract! {
             other => panic!("{other:?}"),
         }
         assert!(began.elapsed() >= limit);
-        // Its place is given up.
+        // Its queue entry is given up.
         until("nobody waits", || other.info("a").wait().unwrap().unwrap().waiting == 0);
         assert!(!guard.is_lost());
         let released = guard.release().wait();
@@ -222,7 +222,7 @@ contract! {
         let old = loop {
             let limits = Limits::NONE.lease(lease);
             let guard = clients[0].locks().lock_within("a", limits).wait().unwrap();
-            // Of a store that answers late, little remains.
+            // With a store that answers late, little of the lease remains.
             if !guard.is_lost() {
                 break guard;
             }
@@ -263,7 +263,7 @@ contract! {
         assert!(other.force_release("a").wait().unwrap().unwrap() || !world.is_sound());
         let new = next.wait().unwrap();
         assert!(new.fence() > old.fence());
-        // By notice, or by the next renewal.
+        // By a notice, or by the next renewal.
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(lost);
         assert!(old.is_lost());
         assert!(old.release().wait().is_err());
@@ -282,7 +282,7 @@ contract! {
         assert!(locks.try_lock("a").wait().is_err());
         drop(inner);
         drop(locks.lock("a").wait().unwrap());
-        // Both at once, behind somebody else: they get the same hold.
+        // Both at once, behind another holder: they get the same hold.
         let first = locks.lock("b").wait().unwrap();
         let both = [(); 2].map(|()| locks.lock_as(&me, "b", Limits::NONE));
         drop(first);
@@ -308,7 +308,7 @@ contract! {
         let b = clients[0].locks().lock("b").wait().unwrap();
         let late = clients[1].locks().lock_all(["a", "b", "b"], Duration::from_millis(300)).wait();
         assert!(late.is_err());
-        // All or nothing: the first one is free again.
+        // All or none: the first one is free again.
         drop(clients[0].locks().lock("a").wait().unwrap());
         drop(b);
     }

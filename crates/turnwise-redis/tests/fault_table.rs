@@ -1,5 +1,5 @@
 //! The rows of `FAULTS.md`: servers that are killed and keep more or less on their disks, replicas
-//! that are behind, clocks that step, answers that come late and requests that come twice.
+//! that lag, clocks that step, answers that arrive late and requests that arrive twice.
 
 mod support;
 
@@ -13,7 +13,7 @@ use support::proxy::{Fate, Proxy};
 use support::{Dice, Server, until};
 use turnwise_redis::{Fenced, Limits, LockError, Locks, ReleaseError, Remote, RemoteBuilder};
 
-/// Longer than these tests take, but for renewals.
+/// Longer than these tests take, apart from renewals.
 const LONG: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_millis(500);
 
@@ -21,18 +21,18 @@ fn builder() -> RemoteBuilder {
     Remote::builder().lease(LONG).place(LEASE).answer_within(LEASE)
 }
 
-/// Does anybody hold it, as far as the store knows?
+/// True if it is held, as far as the store knows.
 fn is_held(locks: &Locks, name: &str) -> bool {
     locks.info(name).wait().unwrap().unwrap().holder.is_some()
 }
 
-/// Two locks are taken, the first one long before; then the server is killed. Which are held by its
-/// next life?
+/// Takes two locks, the first one long before, then kills the server. Returns which of them are
+/// held by its next life.
 fn killed(what: &str, options: &[&str], between: impl Fn(&Server)) -> [bool; 2] {
     killed_after(what, options, between, |_| ())
 }
 
-/// The same with something between the second lock and the kill.
+/// Does as `killed`, with an action between the second lock and the kill.
 fn killed_after(
     what: &str,
     options: &[&str],
@@ -56,7 +56,7 @@ fn killed_after(
     let back = began.elapsed();
     println!("{what}: up after {up:.0?}, answers after {back:.0?}; held: {kept:?}");
 
-    // A holder that is forgotten learns it when it lets go; and fences go on above the old ones.
+    // A forgotten holder learns of it at its release; and fences go on above the old ones.
     for (guard, kept) in [early, late].into_iter().zip(kept) {
         let fence = guard.fence();
         let expected = if kept { Ok(()) } else { Err(ReleaseError::Lost(fence)) };
@@ -86,8 +86,8 @@ fn a_server_with_snapshots_is_killed() {
 #[test]
 fn a_server_that_appends_each_second_is_killed() {
     // The operating system keeps what it was given, although the server is killed. The server gives
-    // it each step before it answers, but for steps that come while an earlier `fsync` lasts: these
-    // it holds back, for two seconds at most.
+    // it each step before it answers, except for steps that arrive while an earlier `fsync` lasts:
+    // these it holds back, for two seconds at most.
     let options = ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"];
     let written = |server: &Server| {
         let is_empty = |line: String| line == "aof_buffer_length:0";
@@ -96,7 +96,7 @@ fn a_server_that_appends_each_second_is_killed() {
     };
     let kept = killed_after("AOF everysec, written", &options, |_| (), written);
     assert_eq!(kept, [true, true]);
-    // What was acknowledged just before is kept or lost; both are printed as they are.
+    // A step that was acknowledged just before is kept or lost; both are printed.
     let [early, _] = killed("AOF everysec, at once", &options, written);
     assert!(early);
 }
@@ -115,7 +115,7 @@ fn a_stale_replica_takes_over() {
     let old = builder().connect(&primary.url()).unwrap().locks();
     let known = old.lock("known").wait().unwrap();
     until("it is copied", || replica.ask("EXISTS turnwise:{lock:known}") == ":1");
-    // From now on it hears nothing.
+    // It receives nothing from now on.
     assert!(replica.ask("REPLICAOF 127.0.0.1 1").starts_with("+OK"));
     let unknown = old.lock("unknown").wait().unwrap();
 
@@ -126,7 +126,7 @@ fn a_stale_replica_takes_over() {
     assert_eq!(new.try_lock("known").wait().unwrap_err(), LockError::Busy);
     let next = new.lock("unknown").wait().unwrap();
     println!("stale replica: a lock is had after {:.0?}", began.elapsed());
-    // Two believe that they hold: the fence tells which one is later.
+    // Two consider themselves holders: the fence says which hold is later.
     assert!(!unknown.is_lost());
     assert!(next.fence() > unknown.fence() && unknown.fence() > known.fence());
     let file = Fenced::new("");
@@ -134,10 +134,10 @@ fn a_stale_replica_takes_over() {
     assert!(file.with(unknown.fence(), |text| *text = "old").is_err());
 }
 
-/// A server whose clock is what a file says.
+/// Starts a server whose clock a file sets.
 fn with_a_clock(file: &Path) -> Server {
     let folders = ["x86_64-linux-gnu", "aarch64-linux-gnu"];
-    // The server's own allocator asks for the time before that can be faked: another one comes
+    // The server's own allocator asks for the time before it can be faked, so another one is loaded
     // first.
     let libraries = folders.map(|folder| {
         [
@@ -175,7 +175,8 @@ fn a_clock_steps() {
         fs::write(&file, format!("{step}\n")).unwrap();
         until("it has stepped", || time(&server, before).abs() > 3000);
         if step == "+3600" {
-            // Its lease is over, over there: the next one gets it, and it learns that.
+            // Its lease is over in the server: the next request gets it, and the holder learns of
+            // that.
             let next = other.lock("a").wait().unwrap();
             println!("{step} s: the next one holds after {:.0?}", began.elapsed());
             assert!(next.fence() > held.fence());
@@ -211,7 +212,7 @@ fn requests_come_twice_and_answers_late() {
             let builder = builder().answer_within(Duration::from_millis(60));
             let locks = builder.connect(&proxy.url()).unwrap().locks();
             let mut dice = Dice(client);
-            // Some answers come when nobody waits for them any more.
+            // Some answers arrive when the client no longer waits for them.
             proxy.then(move || match dice.roll(6) {
                 0 => Fate::Double,
                 1 => Fate::Delay(Duration::from_millis(dice.roll(40))),

@@ -1,5 +1,5 @@
-//! What goes wrong for real: processes that are killed or stopped, servers that are killed, stopped,
-//! full, or none.
+//! Real faults: processes that are killed or stopped, servers that are killed, stopped, full or
+//! missing.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn builder() -> RemoteBuilder {
     Remote::builder().lease(LEASE).place(LEASE).answer_within(LEASE / 2)
 }
 
-/// Not a test: what a process does that the tests below start.
+/// Not a test: the process that the tests below start.
 #[test]
 fn holder() {
     let Ok(url) = env::var("HOLDER_OF") else { return };
@@ -36,7 +36,7 @@ fn holder() {
     println!("lost");
 }
 
-/// Not a test: a process that is killed in the midst of a job, in a place of two.
+/// Not a test: a process that is killed in the midst of a job, in one of two places.
 #[test]
 fn worker() {
     let Ok(url) = env::var("WORKER_OF") else { return };
@@ -48,7 +48,7 @@ fn worker() {
     });
 }
 
-/// Its place is cleaned up before the next job there begins, and after it.
+/// The place is cleaned up before the next job there begins, and after it.
 #[test]
 fn a_worker_is_killed_in_its_job() {
     let server = Server::start();
@@ -130,7 +130,7 @@ fn a_holder_is_stopped_past_its_lease() {
     let next = locks.lock("a").wait().unwrap();
     file.with(next.fence(), |text| *text = "new").unwrap();
     signal_to(&holder.child, SIGCONT);
-    // It learns of it by its own clock; and what it would do before, is refused.
+    // It learns of it by its own clock, and its later write is refused.
     holder.says("lost");
     assert!(file.with(old, |text| *text = "old").is_err());
     assert!(!next.is_lost());
@@ -165,7 +165,7 @@ fn a_server_does_not_answer() {
     let locks = remote.locks();
     let held = locks.lock("a").wait().unwrap();
     server.signal(SIGSTOP);
-    // Limits hold all the same: that of the call, or the client's patience.
+    // Limits still hold: that of the call, or the client's patience.
     for limits in [Limits::wait(Duration::from_millis(300)), Limits::NONE] {
         let began = Instant::now();
         let error = locks.lock_within("b", limits).wait().unwrap_err();
@@ -211,7 +211,7 @@ fn memory_is_full() {
         assert_eq!((*refusal, *step), (Refusal::Full, "acquire"));
         assert!(error.to_string().contains("OOM"), "{error}");
     }
-    // What is held is renewed, and can be given back.
+    // Holds are renewed, and can be released.
     let began = Instant::now();
     until("it was renewed", || began.elapsed() > LEASE * 2);
     assert!(!held.is_lost());
@@ -244,7 +244,7 @@ fn servers_that_would_lose_locks_are_refused() {
     drop(builder().connect(&url("secret")).unwrap().locks().lock("a").wait().unwrap());
 }
 
-/// Locks have an expiry, so a policy that drops such keys only drops them, too.
+/// Locks have an expiry, so a policy that only drops such keys drops them, too.
 #[test]
 fn evicting_server_that_refuses_config_is_refused() {
     let server = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"]);
@@ -257,7 +257,7 @@ fn evicting_server_that_refuses_config_is_refused() {
     drop(builder().connect(&url).unwrap());
 }
 
-/// So names that differ from day to day fill no server.
+/// So names that change from day to day do not fill a server.
 #[test]
 fn names_that_are_let_go_are_forgotten_soon() {
     let server = Server::start();
@@ -275,10 +275,10 @@ fn names_that_are_let_go_are_forgotten_soon() {
     assert!(minutes("b") > 24.0 * 60.0);
     long.release().wait().unwrap();
     assert!((8.0..11.0).contains(&minutes("b")), "{}", minutes("b"));
-    // What is held is known.
+    // A held name stays known.
     let _held = locks.lock_within("c", limits).wait().unwrap();
     assert!(minutes("c") > 24.0 * 60.0);
-    // A client may ask for more.
+    // A client may set a longer time.
     let hour = Remote::builder().remember(Duration::from_secs(3600));
     let hour = hour.connect(&server.url()).unwrap().locks();
     hour.lock("d").wait().unwrap().release().wait().unwrap();
@@ -337,7 +337,7 @@ fn nodes_of_a_cluster_say_that_they_are_not_supported() {
     assert!(is_unsupported(&error, "cluster"), "{error}");
 }
 
-/// A server that watches others keeps nothing.
+/// A server that watches others cannot keep locks.
 #[test]
 fn a_sentinel_says_that_it_is_not_supported() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -355,7 +355,7 @@ fn a_sentinel_says_that_it_is_not_supported() {
     assert!(is_unsupported(&error, "Sentinel"), "{error}");
 }
 
-/// A notice reaches a client that comes to a shared store while another one connects.
+/// A notice reaches a client that joins a shared store while another one connects.
 #[test]
 fn client_that_comes_while_another_connects_is_subscribed() {
     let server = Server::start();
@@ -364,7 +364,7 @@ fn client_that_comes_while_another_connects_is_subscribed() {
     let gate = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", gate.local_addr().unwrap());
     let port = server.port;
-    // What the first connection subscribes to comes through when the test has it so.
+    // The first connection's subscription passes when the test allows it.
     thread::spawn(move || {
         let mut first = Some((subscribes, goes_on));
         for mut client in gate.incoming().map_while(Result::ok) {
@@ -404,12 +404,12 @@ fn client_that_comes_while_another_connects_is_subscribed() {
     until("both are subscribed", || server.ask(numsub) == "*2");
 }
 
-/// A server that has forgotten all, and whose clock is behind, gives fences that are too small.
+/// A server that has forgotten all, and whose clock is behind, issues fences that are too small.
 #[test]
 fn fences_are_above_the_floor_of_a_client() {
     let server = Server::start();
     let first = builder().connect(&server.url()).unwrap().locks().lock("a").wait().unwrap();
-    // What a server had given whose clock was ahead.
+    // A fence of a server whose clock was ahead.
     let seen = Fence::from_number(first.fence().number() + 1_000_000_000_000);
     first.release().wait().unwrap();
     let client = || builder().fences_above(seen).connect(&server.url()).unwrap();
@@ -419,7 +419,7 @@ fn fences_are_above_the_floor_of_a_client() {
     let waits = other.locks().lock("a");
     until("it waits", || one.locks().info("a").wait().unwrap().unwrap().waiting == 1);
     let fence = held.fence();
-    // Its step lets the other one in.
+    // Its release grants the lock to the other one.
     held.release().wait().unwrap();
     assert!(waits.wait().unwrap().fence() > fence);
     // A slot has a fence, too.
@@ -449,13 +449,13 @@ fn addresses_where_no_server_is() {
     }
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = nobody.local_addr().unwrap().port();
-    // It takes the connection, and says nothing.
+    // It accepts the connection, and does not answer.
     let error = builder().connect(&format!("redis://127.0.0.1:{port}/")).unwrap_err();
     assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{error:?}");
     drop(nobody);
     let error = builder().connect(&format!("redis://127.0.0.1:{port}/")).unwrap_err();
     assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{error:?}");
-    // It speaks another language.
+    // It speaks another protocol.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port();
     let talking = thread::spawn(move || {
@@ -467,7 +467,7 @@ fn addresses_where_no_server_is() {
     talking.join().unwrap();
 }
 
-/// Also who waits without a limit hears of it, once the client's patience is over.
+/// A waiter without a limit gets the error, too, once the client's patience is over.
 #[test]
 fn a_server_that_is_gone_for_good_is_told_to_those_who_wait() {
     let mut server = Server::start();
@@ -484,7 +484,7 @@ fn a_server_that_is_gone_for_good_is_told_to_those_who_wait() {
     assert!(matches!(told, Err(LockError::Store(_))), "{told:?}");
 }
 
-/// Not a test: what ends as `main` does, after all that it had is dropped.
+/// Not a test: a process that ends as `main` does, after all its values are dropped.
 #[test]
 fn short_program() {
     let (Ok(url), Ok(how)) = (env::var("PROGRAM_AT"), env::var("PROGRAM")) else { return };
@@ -577,7 +577,7 @@ fn scripts_that_are_flushed_again_and_again_harm_nobody() {
     let proxy = Proxy::new(server.port, || Fate::Forward);
     let locks = builder().connect(&proxy.url()).unwrap().locks();
     let port = server.port;
-    // Before each step that comes by its name, whether it was loaded anew or not.
+    // Before each step that is called by its hash, whether it was loaded again or not.
     proxy.then(move || {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.write_all(b"SCRIPT FLUSH\r\n").unwrap();

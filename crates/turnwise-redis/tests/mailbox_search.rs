@@ -1,11 +1,10 @@
-//! All that can happen to a mailbox: senders whose requests may be lost, late, or answered to
-//! nobody; drainers who may be gone without a word, or stand still; and time, which passes whenever
-//! it likes.
+//! Searches all states of a mailbox with senders whose requests may be lost, late, or answered in
+//! vain; with drainers that may vanish or stand still; and with time that passes at any moment.
 //!
-//! The machine is the store's own source. What is checked in each state: nobody drains beside
-//! another whose lease lasts, as drainers believe it; the stored state has seen each message once,
-//! and messages in their order; what was withdrawn has not begun and never does; and drainers who
-//! come later find all messages.
+//! The machine is the store's own source. Checked in each state: no drainer runs beside another
+//! whose lease lasts, as drainers believe it; the stored state has seen each message once, and
+//! messages in their order; a withdrawn message has not begun and never does; and later drainers
+//! find all messages.
 
 #[path = "../src/mailbox.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
@@ -45,16 +44,16 @@ enum Request {
     Abandon { claim: u64 },
 }
 
-/// What a client does.
+/// The phase of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Phase {
     /// It has a message to send, or nothing to do.
     Idle { sent: bool },
-    /// It has asked, and will ask until it has an answer.
+    /// It has asked, and repeats that until it has an answer.
     Asks(Request),
     /// It drains, as far as it knows, until then.
     Drains { until: u64, fence: u64, number: u64, hand: Vec<u8>, done: Vec<u8>, state: Vec<u8> },
-    /// It is gone without a word.
+    /// It has vanished.
     Dead,
 }
 
@@ -65,31 +64,31 @@ struct World {
     phases: [Phase; CLIENTS],
     /// The number of each client's next claim.
     claims: [u64; CLIENTS],
-    /// Copies that nobody waits for any more. They may come at any time.
+    /// Copies that no client waits for. They may arrive at any time.
     late: BTreeSet<(usize, Request)>,
-    /// How often each message has begun.
+    /// The number of times that each message has begun.
     begun: [u8; MESSAGES],
-    /// It was said that each certainly never runs.
+    /// True for each message that was reported to never run.
     withdrawn: [bool; MESSAGES],
-    /// How often a client claims.
+    /// The maximum number of claims of a client.
     most_claims: u64,
-    /// Withdrawals there may still be.
+    /// The number of withdrawals that may still occur.
     withdrawals: u8,
-    /// Faults there may still be.
+    /// The number of faults that may still occur.
     faults: u8,
 }
 
-/// What is planted: each has to be found.
+/// Planted faults, each of which has to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// The drainer believes in its lease from the answer on, instead of from the question.
+    /// The drainer counts its lease from the answer instead of from the request.
     LeaseFromAnswer,
-    /// A step that is repeated has a new number.
+    /// A repeated step has a new number.
     NewNumber,
-    /// The store forgets who drained as the lease ends, and what was begun.
+    /// The store forgets the drainer at the end of its lease, and what had begun.
     BegunForgotten,
-    /// A mailbox is held until somebody says otherwise.
+    /// A mailbox is held until it is released.
     LeaseForEver,
     /// The state is stored with the step after the one that removes its messages.
     StateLater,
@@ -162,12 +161,12 @@ impl World {
         {
             self.shard.forget_part("a:a");
         }
-        // The machine's times begin at one: zero is over before it begins.
+        // The machine's times begin at one: at zero everything is over.
         let step = MailboxStep { shards: 1, act };
         self.shard.step(self.now + 1, &step, &mut Vec::new())
     }
 
-    /// The stored state, and who drains.
+    /// Returns the stored state, and the drainer.
     fn seen(&mut self) -> (Vec<u8>, Option<Token>) {
         let look = MailboxStep { shards: 1, act: MailboxAct::Look { actor: "a".to_owned() } };
         let MailboxAnswer::Seen(seen) = self.shard.step(self.now + 1, &look, &mut Vec::new())
@@ -177,7 +176,7 @@ impl World {
         (seen.state.unwrap_or_default(), seen.drainer.map(|(token, _)| token))
     }
 
-    /// The client learns of an answer to what it sent at that time.
+    /// The client gets an answer to a message that it sent at this time.
     fn learns(
         &mut self,
         fault: Fault,
@@ -221,7 +220,7 @@ impl World {
         Ok(())
     }
 
-    /// Is what clients believe right?
+    /// Checks that the clients' beliefs are right.
     fn check(&mut self) -> Result<(), String> {
         let now = self.now;
         let drains = |phase: &&Phase| matches!(phase, Phase::Drains { until, .. } if *until > now);
@@ -238,7 +237,7 @@ impl World {
                 return Err(format!("{message} was withdrawn, and has begun"));
             }
         }
-        // What is done is in the state.
+        // A handled message is in the state.
         for message in 0..MESSAGES as u8 {
             let progress = self.progress(message);
             if matches!(progress, Progress::Done(_)) && !state.contains(&message) {
@@ -260,7 +259,7 @@ impl World {
         }
     }
 
-    /// What a client may ask next.
+    /// Returns the requests that a client may send next.
     fn sends(&self, fault: Fault, client: usize) -> Vec<Request> {
         let claim = self.claims[client];
         match &self.phases[client] {
@@ -310,7 +309,7 @@ impl World {
         }
     }
 
-    /// All that can come next.
+    /// Returns all states that can come next.
     fn next(&self, fault: Fault) -> Result<Vec<World>, String> {
         let mut all = Vec::new();
         if self.now < LAST {
@@ -343,7 +342,7 @@ impl World {
                     }
                     _ => {}
                 }
-                // All goes well; or time passes between question and answer.
+                // All goes well; or time passes between request and answer.
                 for delay in 0..=u64::from(sent.now < LAST) {
                     let (mut well, asked) = (sent.clone(), sent.now);
                     let answer = well.step(fault, client, &request);
@@ -354,7 +353,7 @@ impl World {
                 if sent.faults > 0 {
                     sent.faults -= 1;
                     sent.phases[client] = Phase::Asks(request.clone());
-                    // The question is late: it may come at any time, or never.
+                    // The request is late: it may arrive at any time, or never.
                     let mut late = sent.clone();
                     late.late.insert((client, request.clone()));
                     all.push(late);
@@ -380,7 +379,7 @@ impl World {
         Ok(all)
     }
 
-    /// A drainer who comes when all others are gone finds all messages, in time.
+    /// Checks that a drainer that arrives when all others are gone finds all messages, in time.
     fn ends_well(&self, fault: Fault) -> Result<(), String> {
         let mut world = self.clone();
         for round in 0..20 {
@@ -406,7 +405,7 @@ impl World {
     }
 }
 
-/// All states that can be reached, or what is wrong.
+/// Returns the number of reachable states, or the violation.
 fn search(fault: Fault, faults: u8, withdrawals: u8, most_claims: u64) -> Result<usize, String> {
     let first = World {
         now: 0,
@@ -420,7 +419,7 @@ fn search(fault: Fault, faults: u8, withdrawals: u8, most_claims: u64) -> Result
         withdrawals,
         faults,
     };
-    // Worlds are known by their hashes: one of many billions may be taken for another one.
+    // States are compared by their hashes: one of many billions may be taken for another one.
     let hashed = RandomState::new();
     let mut seen = HashSet::from([hashed.hash_one(&first)]);
     let mut open = vec![first];

@@ -1,5 +1,5 @@
 //! Locks by a majority: in memory, and of three servers of which one or two are killed, stopped, or
-//! answer to nobody.
+//! do not answer.
 
 mod support;
 
@@ -60,7 +60,7 @@ fn one_at_a_time(stores: Vec<Arc<dyn Store>>) {
                 for _ in 0..rounds {
                     let guard = majority.lock("a").wait().unwrap();
                     assert_eq!(inside.fetch_add(1, SeqCst), 0);
-                    // It refuses what has a fence that is not greater.
+                    // It refuses a fence that is not greater.
                     file.with(guard.fence(), |count| *count += 1).unwrap();
                     inside.fetch_sub(1, SeqCst);
                     drop(guard);
@@ -134,7 +134,7 @@ fn nodes_that_make_no_majority_are_refused() {
     let error = Majority::connect(["redis://a/", "nonsense", "redis://b/"]).unwrap_err();
     assert!(matches!(error, MajorityError::Node { node: 1, .. }), "{error:?}");
 
-    // By two names, the same server.
+    // The same server by two names.
     let servers = [Server::start(), Server::start()];
     let [one, other] = servers.each_ref().map(Server::url);
     let again = one.replace("127.0.0.1", "localhost");
@@ -169,7 +169,7 @@ fn one_server_is_killed() {
     let majority = over(&servers);
     let held = majority.lock("a").wait().unwrap();
     servers[1].kill();
-    // It is renewed by the others, and new ones are had.
+    // The others renew it, and grant new ones.
     let began = Instant::now();
     drop(majority.lock("b").wait().unwrap());
     println!("one is killed: a lock is had after {:?}", began.elapsed());
@@ -194,7 +194,7 @@ fn one_server_is_stopped() {
     assert!(!held.is_lost());
     held.release().wait().unwrap();
     servers[0].signal(SIGCONT);
-    // It hears late what was given back.
+    // It receives late what was released.
     let last = |server: &Server| server.ask("HGET test:{majority:b} t1");
     until("nobody holds it there", || matches!(&*last(&servers[0]), "$0" | "$-1"));
     drop(majority.lock("b").wait().unwrap());
@@ -268,7 +268,7 @@ fn a_server_that_has_forgotten_stays_away() {
         builder.connect(urls.iter().map(String::as_str)).unwrap()
     };
     let majority = connect();
-    // Just now they were all started: they may have forgotten, as far as is known.
+    // All were started just now, so they may have forgotten, as far as is known.
     let error = majority.try_lock("a").wait().unwrap_err();
     let LockError::NoMajority(votes) = &error else { panic!("{error:?}") };
     assert!(votes.away >= 2, "{error}");

@@ -1,8 +1,8 @@
-//! All that can happen to a lock by a majority of three nodes: two clients, whose messages come
-//! late, twice, or never; who may be gone without a word; nodes whose clocks jump, and who lose all
-//! that they have kept.
+//! Searches all states of a lock by a majority of three nodes: two clients, whose messages may be
+//! late, doubled or lost, and which may vanish; nodes whose clocks jump, and which may lose all
+//! their data.
 //!
-//! The nodes are the store's own source. What a client does is that of `src/majority.rs`, in steps:
+//! The nodes are the store's own source. Clients follow `src/majority.rs`, in steps:
 //!
 //! ```text
 //!  idle ─▶ asks: Acquire to all ─▶ a majority granted ─▶ confirms: Confirm { greatest fence + 1 }
@@ -15,19 +15,19 @@
 //! | rule |                                                                                     |
 //! |------|-------------------------------------------------------------------------------------|
 //! | F1   | No two confirmed holds have the same fence.                                         |
-//! | F2   | A hold that was asked for after another was confirmed has the greater fence.        |
+//! | F2   | A hold that was requested after another was confirmed has the greater fence.        |
 //! | F3   | At each node that confirms two holds, the later one there has the greater fence.    |
-//! | F4   | Clocks that run alike: each confirmed hold has a greater fence than all before.     |
-//! | M1   | Clocks that run alike: nobody holds beside another.                                 |
-//! | W1   | A fenced resource takes no write of an earlier hold after one of a later.           |
+//! | F4   | Clocks at one rate: each confirmed hold has a greater fence than all before.        |
+//! | M1   | Clocks at one rate: at most one client holds.                                       |
+//! | W1   | A fenced resource refuses writes of an earlier hold after one of a later hold.      |
 //!
-//! Why F1 to F3 hold whatever clocks say: two majorities share a node. There the earlier one's
-//! fence was written down before the later one was granted, so that was granted a greater one; or
-//! the earlier one's token held there no more when its confirmation came, and it was refused.
+//! F1 to F3 hold whatever clocks say, because two majorities share a node. There the earlier fence
+//! was stored before the later hold was granted, which got a greater one; or the earlier token no
+//! longer held there when its confirmation arrived, and it was refused.
 //!
 //! F4 and M1 need clocks: if one node's lease ends early, another client may hold while the first
-//! one believes that it does, or is about to. That is why a resource compares fences. And a node
-//! that has forgotten knows no fence but its clock's: after it has stayed away for a lease that is
+//! one believes that it does, or is about to. That is why a resource compares fences. A node that
+//! has lost its data knows no fence but its clock's. After it has stayed away for a lease, that is
 //! greater than all, if clocks are not further apart than a lease.
 
 #[path = "../src/record.rs"]
@@ -49,20 +49,20 @@ const MAJORITY: u32 = 2;
 /// Times are short: a lease is two ticks.
 const LEASE: u8 = 2;
 
-/// What may go wrong, and how often.
+/// Faults, and how many of each may occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Faults {
     /// A copy of a message stays on its way, or an answer is lost.
     network: u8,
     /// A node's clock jumps.
     jumps: u8,
-    /// A node forgets all.
+    /// A node loses all its data.
     losses: u8,
 }
 
 const NONE: Faults = Faults { network: 0, jumps: 0, losses: 0 };
 
-/// What is planted: each has to be found.
+/// Planted faults, each of which has to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,
@@ -76,24 +76,24 @@ enum Planted {
     NoFence,
     /// One confirmation is enough.
     Minority,
-    /// A node that has lost all takes part at once.
+    /// A node that has lost its data takes part at once.
     BackAtOnce,
 }
 
 #[derive(Clone, Copy)]
 struct Setting {
     planted: Planted,
-    /// How far the nodes' clocks are ahead, at first.
+    /// The initial offsets of the nodes' clocks.
     offsets: [i8; NODES],
-    /// So far a clock jumps.
+    /// The distances by which a clock jumps.
     jumps: &'static [i8],
-    /// The clocks run alike: F4 and M1 are looked at.
+    /// True if clocks run at one rate: F4 and M1 are checked.
     honest: bool,
-    /// A client confirms again.
+    /// True if clients confirm again.
     renews: bool,
-    /// Who goes says so, and some nodes hear it.
+    /// True if clients leave, and some nodes receive that.
     leaves: bool,
-    /// F1, F2 and F4 are left to the resource: W1.
+    /// True if F1, F2 and F4 are left to the resource: W1.
     writes: bool,
     faults: Faults,
     last: u8,
@@ -113,11 +113,11 @@ const USUAL: Setting = Setting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Node {
-    /// Its record's number in the table.
+    /// The number of its record in the table.
     record: u32,
-    /// Its clock is so far ahead.
+    /// The offset of its clock.
     offset: i8,
-    /// It stays away until then.
+    /// The time until which it stays away.
     away: u8,
     /// The fence that was confirmed last.
     confirmed: u8,
@@ -136,16 +136,16 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Client {
     phase: Phase,
-    /// What each node granted; 0: nothing yet.
+    /// The fence that each node granted; 0: none yet.
     granted: [u8; NODES],
     /// The greatest fence that was confirmed when it began to ask.
     floor: u8,
 }
 
-/// It lets go, gives up, or is gone without a word.
+/// A client that has left, given up or vanished.
 const OVER: Client = Client { phase: Phase::Over, granted: [0; NODES], floor: 0 };
 
-/// Kinds of messages: bits of what is on its way.
+/// Kinds of messages: bits of those on their way.
 const ACQUIRE: u8 = 1;
 const CONFIRM: u8 = 2;
 const LEAVE: u8 = 4;
@@ -156,13 +156,13 @@ struct World {
     now: u8,
     nodes: [Node; NODES],
     clients: [Client; CLIENTS],
-    /// On its way, from each client to each node.
+    /// Messages on their way, from each client to each node.
     net: [[u8; NODES]; CLIENTS],
     /// The fence that a client's confirmations carry.
     carried: [u8; CLIENTS],
     /// Fences of confirmed holds, a bit each.
     holds: u64,
-    /// The greatest fence that the resource has seen, and whose.
+    /// The greatest fence that the resource has seen, and its client.
     seen: (u8, u8),
     faults: Faults,
 }
@@ -170,7 +170,7 @@ struct World {
 /// A record, its node's time, a client, the kind of its message, and its fence.
 type Asked = (u32, u8, usize, u8, u8);
 
-/// Records by number, and what steps make of them.
+/// Records by number, and the results of steps on them.
 #[derive(Default)]
 struct Table {
     records: Vec<Record>,
@@ -203,7 +203,7 @@ impl Table {
         let step = match kind {
             ACQUIRE => Step::Acquire { token, lease, alive: None },
             CONFIRM => Step::Confirm { token, fence: fence.into(), lease },
-            // A copy may come later.
+            // A copy may arrive later.
             _ => Step::Leave { token, late: true },
         };
         let mut record = self.records[at as usize].clone();
@@ -217,7 +217,7 @@ impl Table {
         known
     }
 
-    /// What a node does that was planted: it confirms what its record would refuse.
+    /// A planted fault of a node: it confirms what its record would refuse.
     fn confirms(&mut self, world: &World, node: usize, planted: Planted, fence: u8) -> bool {
         let Node { record, offset, .. } = world.nodes[node];
         let now = (world.now as i8 + offset) as u64;
@@ -239,7 +239,7 @@ impl World {
         let record = table.number(Record::default());
         let node = |offset| Node { record, offset, away: 0, confirmed: 0 };
         World {
-            // Clocks that are behind are no less than one.
+            // Clocks that are behind are not below one.
             now: 4,
             nodes: setting.offsets.map(node),
             clients: [Client { phase: Phase::Idle, granted: [0; NODES], floor: 0 }; CLIENTS],
@@ -255,7 +255,7 @@ impl World {
         63 - (self.holds | 1).leading_zeros() as u8
     }
 
-    /// All that can come next.
+    /// Returns all states that can come next.
     fn next(&self, setting: &Setting, table: &mut Table) -> Result<Vec<World>, String> {
         let mut all = Vec::new();
         if self.now < 4 + setting.last {
@@ -293,7 +293,7 @@ impl World {
         Ok(all)
     }
 
-    /// What a client can do of its own accord.
+    /// Adds the steps that a client can make without a message.
     fn client_goes_on(
         &self,
         setting: &Setting,
@@ -305,7 +305,7 @@ impl World {
         let mut next = *self;
         match this.phase {
             Phase::Idle => {
-                // The second one is not distinguished from the first: that begins.
+                // The second client is not distinguished from the first, which begins.
                 if client == 0 || self.clients[client - 1].phase != Phase::Idle {
                     next.clients[client].phase = Phase::Asks;
                     next.clients[client].floor = self.newest();
@@ -365,7 +365,7 @@ impl World {
             }
             Phase::Over => return Ok(()),
         }
-        // It gives up, or lets go: a node hears of it, or does not.
+        // It gives up or leaves: a node receives that, or does not.
         let mut over = *self;
         over.clients[client] = OVER;
         let told: &[u8] = if setting.leaves { &[0b000, 0b001, 0b011, 0b111] } else { &[0] };
@@ -417,7 +417,7 @@ impl World {
         }
     }
 
-    /// A message comes to its node.
+    /// A message arrives at its node.
     fn comes(
         &self,
         setting: &Setting,
@@ -431,7 +431,7 @@ impl World {
         came.net[client][node] &= !kind;
         let at = self.nodes[node];
         if self.now < at.away {
-            // Nobody is there: it is lost.
+            // The client is over: the message is lost.
             all.push(came);
             return Ok(());
         }
@@ -455,7 +455,7 @@ impl World {
                 came.nodes[node].confirmed = fence;
             }
         }
-        // The answer is lost, or nobody waits for it.
+        // The answer is lost, or the client no longer waits for it.
         if self.faults.network > 0 {
             let mut lost = came;
             lost.faults.network -= 1;
@@ -471,7 +471,7 @@ impl World {
         }
         all.push(came);
         if self.faults.network > 0 {
-            // A copy is on its way yet.
+            // A copy is still on its way.
             let mut copy = came;
             copy.net[client][node] |= kind;
             copy.faults.network -= 1;
@@ -480,7 +480,8 @@ impl World {
         Ok(())
     }
 
-    /// Nodes whose all is the same are not told apart; nor is what has no consequence.
+    /// Normalizes the state: equal nodes are not distinguished, and what has no consequence is
+    /// removed.
     fn plain(mut self, setting: &Setting) -> Option<World> {
         for client in 0..CLIENTS {
             let confirms = self.net[client].iter().any(|kinds| kinds & CONFIRM != 0);
@@ -489,7 +490,7 @@ impl World {
                 self.carried[client] = 0;
             }
         }
-        // Nobody will be confirmed any more.
+        // No client will be confirmed any more.
         let goes_on = |client: &Client| match client.phase {
             Phase::Holds { .. } => setting.renews || setting.writes,
             Phase::Over => false,
@@ -526,7 +527,7 @@ impl World {
     }
 }
 
-/// How many states were looked at, or what is wrong.
+/// Returns the number of visited states, or the violation.
 fn search(setting: &Setting) -> Result<usize, String> {
     let mut table = Table::default();
     let first = World::first(setting, &mut table);
@@ -549,10 +550,10 @@ const JUMP: Faults = Faults { jumps: 1, ..NONE };
 const LOSS: Faults = Faults { losses: 1, ..NONE };
 const TWO_TICKS: Setting = Setting { last: 2, ..USUAL };
 
-/// In all of these states everything is right.
+/// Checks that all of these searches find no violation.
 fn all_is_well(settings: &[(&str, Setting)]) {
     for (what, setting) in settings {
-        // Without optimization there is time for a tick less.
+        // Without optimization there is time for one tick less.
         let last = setting.last - u8::from(cfg!(debug_assertions));
         let states = search(&Setting { last, ..*setting });
         let states = states.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -589,7 +590,7 @@ fn whatever_clocks_say_fences_increase() {
     ]);
 }
 
-/// Not everything holds without clocks: what `Majority` says that it cannot do.
+/// The limits of `Majority`: not everything holds without clocks.
 #[test]
 fn what_clocks_can_break_is_found() {
     // A lease ends early at one node: two hold at once.

@@ -14,7 +14,7 @@ use turnwise_redis::{Called, Limits, MemoryStore, NoticeSink, Owner, Remote, Sto
 const LEASE: Duration = Duration::from_millis(300);
 const SHORT: Duration = Duration::from_millis(50);
 
-/// Until a renewal that was due in this time has come, or has not.
+/// Waits until a renewal that was due in this time has arrived, or has not.
 fn pass(time: Duration) {
     let began = Instant::now();
     until("time has passed", || began.elapsed() > time);
@@ -36,7 +36,7 @@ fn owner_asks_again_without_a_lease_and_is_renewed() {
         let inner = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
         pass(LEASE * 3);
         assert!(!inner.is_lost() && !outer.is_lost());
-        // Nobody wants it renewed any more: it ends.
+        // No guard wants it renewed any more, so it ends.
         inner.release().wait().unwrap();
         until("its lease is over", || outer.is_lost());
     }
@@ -64,7 +64,7 @@ fn owner_asks_again_with_a_short_lease_and_the_longest_wins() {
     }
 }
 
-/// A lease is counted from its grant also if that came from the queue, whose places are kept longer.
+/// A lease is counted from its grant also if that came from the queue, whose entries live longer.
 #[test]
 fn a_short_lease_from_the_queue_is_short() {
     for (remote, _server) in remotes() {
@@ -119,7 +119,7 @@ fn each_of_many_holds_ends_for_itself() {
     }
 }
 
-/// A store in which the second `Acquire` is not answered, and which tells what was left.
+/// A store in which the second `Acquire` is not answered, and which records what was left.
 #[derive(Debug)]
 struct Unanswered {
     store: MemoryStore,
@@ -161,7 +161,7 @@ fn a_request_that_is_on_its_way_is_late_whatever_others_hear() {
     let first = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
     let second = locks.lock_as(&me, "a", Limits::NONE);
     until("it is on its way", || acquires.acquires.load(SeqCst) == 2);
-    // The third one hears that it holds, while the second one is on its way.
+    // The third one gets the hold while the second one is on its way.
     let third = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
     drop((second, first, third));
     assert!(remote.flush(Duration::from_secs(10)));

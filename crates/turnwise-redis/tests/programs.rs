@@ -1,4 +1,4 @@
-//! The programs `lock`, `once`, `queue`, `raffle-cluster` and `leaderboard`, as somebody uses them.
+//! The programs `lock`, `once`, `queue`, `raffle-cluster` and `leaderboard`, from outside.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn a_command_runs_while_the_lock_is_held() {
     assert_eq!((said.0, &*said.2), (Some(7), ""));
     let first: u64 = said.1.trim().parse().unwrap();
 
-    // While one sleeps, another one does not come in, and a third waits.
+    // While one holds it, another one fails, and a third waits.
     let mut held = program("lock");
     let held = held.args(["--url", url, "a", "--", "sh", "-c", "echo in; read x"]);
     let mut held = held.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -48,7 +48,7 @@ fn a_command_runs_while_the_lock_is_held() {
     let waits = waits.stdout(Stdio::piped()).spawn().unwrap();
     until("it waits", || server.ask("ZCARD turnwise:{lock:a}:q") == ":1");
     drop(held.stdin.take());
-    // `read` has met the end of its input.
+    // `read` has reached the end of its input.
     assert_eq!(held.wait().unwrap().code(), Some(1));
     let last = waits.wait_with_output().unwrap();
     assert!(last.status.success());
@@ -64,7 +64,7 @@ fn a_command_ends_when_its_lock_is_lost() {
     let command = ["a", "--", "sleep", "1000"];
     let (code, _, said) = run("lock", &[&["--url", url], &lease[..], &command[..]].concat());
     assert_eq!((code, &*said), (Some(70), "lock: the lock was lost while the command ran\n"));
-    // One that does not listen is ended.
+    // A command that ignores the signal is killed.
     let deaf = ["a", "--", "sh", "-c", "trap '' TERM; exec sleep 1000"];
     let lease = ["--lease", "100ms", "--grace", "50ms"];
     let (code, ..) = run("lock", &[&["--url", url], &lease[..], &deaf[..]].concat());
@@ -114,7 +114,7 @@ fn a_job_runs_once() {
     assert_eq!(run("once", &missed).0, Some(9));
 }
 
-/// A line of the table: its number, and what stands behind it.
+/// Returns the number of a line of the table, and the text behind it.
 fn line<'a>(table: &'a str, what: &str) -> (u64, &'a str) {
     let line = table.lines().find_map(|line| line.strip_prefix(what)).unwrap().trim();
     let (number, more) = line.split_once(' ').unwrap_or((line, ""));
@@ -135,7 +135,7 @@ fn a_raffle_over_processes_that_are_killed_is_exact() {
         assert!(line(&table, "let in").0 <= 20);
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     }
-    // One seat, which those who are killed have at first.
+    // One seat, which the doomed processes have at first.
     let few = ["--memory", "--processes", "3", "--requests", "5", "--seats", "1"];
     let (code, table, why) = run("raffle-cluster", &[&few[..], &["--lease", "100ms"]].concat());
     assert_eq!((code, &*why, line(&table, "rows").0), (Some(0), "", 1), "{table}");
@@ -169,7 +169,7 @@ fn queues_run_commands_in_their_order() {
     assert_eq!(queue(&["dead"]), (Some(0), dead.to_owned(), String::new()));
     assert_eq!(queue(&["requeue", "a", "fails"]).0, Some(0));
     assert_eq!(queue(&["requeue", "a", "fails"]).0, Some(1));
-    // Workers find it, and others that come while they work.
+    // Workers find it, and others that arrive while they work.
     let mut work = program("queue");
     let work = work.args(["--url", &*url]).args(quick).args(["work", "-a", "2"]);
     let mut work = work.stdout(Stdio::null()).spawn().unwrap();
@@ -180,7 +180,7 @@ fn queues_run_commands_in_their_order() {
     assert_eq!(work.wait().unwrap().code(), Some(0));
     assert_eq!(queue(&["discard", "a", "fails"]).0, Some(0));
     assert_eq!(queue(&["dead"]).1, "");
-    // In a file, the same.
+    // The same in a file.
     #[cfg(feature = "sqlite")]
     {
         let file = support::world::File::new();
@@ -233,7 +233,7 @@ fn a_raffle_that_is_interrupted_ends_its_processes() {
     until("all seats are taken or reserved", || server.ask(reserved) != ":0");
     signal_to(&raffle, nix::sys::signal::Signal::SIGTERM);
     assert_eq!(raffle.wait().unwrap().code(), Some(130));
-    // They are gone: nobody keeps the seats any more.
+    // They are gone, so the seats are no longer kept.
     let desk = Remote::connect(&server.url()).unwrap().admission("long", 9).unwrap();
     until("the seats come back", || desk.info().wait().unwrap().unwrap().reserved == 0);
 }
@@ -241,12 +241,15 @@ fn a_raffle_that_is_interrupted_ends_its_processes() {
 #[test]
 fn bad_usage_is_told_in_a_line() {
     for (arguments, part) in [
-        (&["--wait", "5", "a", "--", "true"][..], "`5` is no time"),
-        (&["--wait", "", "a", "--", "true"], "`` is no time"),
-        (&["--lease", "9ms", "--memory", "a", "--", "true"], "a lease needs ten milliseconds"),
-        (&["--memory", "", "--", "true"], "a name needs a character"),
-        (&["--url", "nonsense", "a", "--", "true"], "the address is none"),
-        (&["--prefix", "", "a", "--", "true"], "the prefix: a name needs a character"),
+        (&["--wait", "5", "a", "--", "true"][..], "`5` is not a duration"),
+        (&["--wait", "", "a", "--", "true"], "`` is not a duration"),
+        (
+            &["--lease", "9ms", "--memory", "a", "--", "true"],
+            "a lease must be at least ten milliseconds",
+        ),
+        (&["--memory", "", "--", "true"], "a name must not be empty"),
+        (&["--url", "nonsense", "a", "--", "true"], "the address is invalid"),
+        (&["--prefix", "", "a", "--", "true"], "invalid prefix: a name must not be empty"),
     ] {
         let (code, said, why) = run("lock", arguments);
         assert_eq!((code, &*said), (Some(2), ""), "{arguments:?}: {why}");
@@ -254,10 +257,10 @@ fn bad_usage_is_told_in_a_line() {
     }
     for (arguments, part) in [
         (&["--seats", "0"][..], "0 is not in 1..=1000000"),
-        (&["--kill", "12"], "one has to live"),
-        (&["--lease", "9ms"], "a lease needs ten milliseconds"),
-        (&["--hold", "5"], "`5` is no time"),
-        (&["--memory", "--name", ""], "a name needs a character"),
+        (&["--kill", "12"], "one must survive"),
+        (&["--lease", "9ms"], "a lease must be at least ten milliseconds"),
+        (&["--hold", "5"], "`5` is not a duration"),
+        (&["--memory", "--name", ""], "a name must not be empty"),
         (&["--nonsense"], "unexpected argument"),
     ] {
         let (code, said, why) = run("raffle-cluster", arguments);
@@ -265,10 +268,10 @@ fn bad_usage_is_told_in_a_line() {
         assert!(why.contains(part), "{arguments:?}: {why}");
     }
     for (arguments, part) in [
-        (&["--budget", "0"][..], "a host needs time"),
+        (&["--budget", "0"][..], "the budget of a host must not be zero"),
         (&["--requests", "0"], "0 is not in 1..=100000"),
-        (&["--lease", "9ms"], "a lease needs ten milliseconds"),
-        (&["--work", "5"], "`5` is no time"),
+        (&["--lease", "9ms"], "a lease must be at least ten milliseconds"),
+        (&["--work", "5"], "`5` is not a duration"),
         (&["--nonsense"], "unexpected argument"),
     ] {
         let (code, said, why) = run("leaderboard", arguments);
@@ -299,7 +302,7 @@ fn help_does_not_print_the_password() {
     }
 }
 
-/// Is there a process with this in its command line?
+/// True if a process has this in its command line.
 fn runs(what: &str) -> bool {
     let all = std::fs::read_dir("/proc").unwrap().map_while(Result::ok);
     all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|line| {
@@ -311,14 +314,14 @@ fn runs(what: &str) -> bool {
 #[test]
 fn lock_that_is_lost_ends_all_of_its_command() {
     let server = Server::start();
-    // Nobody else sleeps so long.
+    // A duration that no other command sleeps.
     let long = (1_000_000 + u64::from(std::process::id())).to_string();
     let script = format!("sleep {long}; true");
     let given = ["--url", &*server.url(), "--lease", "300ms", "a", "--", "sh", "-c", &script];
     let (code, _, said) = run("lock", &given);
     assert_eq!((code, &*said), (Some(70), "lock: the lock was lost while the command ran\n"));
     assert!(!runs(&long));
-    // Also what does not listen, and what goes on behind the command.
+    // Also commands that ignore the signal, and those that outlive the first one.
     let deaf = format!("trap '' TERM; sleep {long} & exec sleep {long}");
     let given = [
         "--url",

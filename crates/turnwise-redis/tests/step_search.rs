@@ -1,9 +1,9 @@
-//! All that can happen to a lock: clients whose requests may be lost, late, or answered to nobody,
-//! who may be gone without a word; and time, which passes whenever it likes.
+//! Searches all states of a lock with clients whose requests may be lost, late, or answered in
+//! vain, and which may vanish; and with time that passes at any moment.
 //!
-//! The machine is the store's own source. What is checked in each state: nobody holds beside
-//! another whose lease lasts, fences increase, what was given up is never granted again, and
-//! a request that waits and looks again is let in.
+//! The machine is the store's own source. Checked in each state: no client holds beside another
+//! whose lease lasts, fences increase, a request that was given up is never granted again, and a
+//! waiting request that asks again is granted.
 
 #[path = "../src/record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
@@ -19,7 +19,7 @@ use record::Record;
 use step::{Answer, Step, Token};
 
 const CLIENTS: usize = 3;
-/// Times are short: a lease is two ticks of the clock, a place one.
+/// Times are short: a lease is two ticks of the clock, a queue entry one.
 const LEASE: u64 = 2;
 const PLACE: u64 = 1;
 const LAST: u64 = 5;
@@ -33,11 +33,11 @@ enum Phase {
         fence: u64,
         until: u64,
     },
-    /// It has learned that it holds no more.
+    /// It has learned that it no longer holds.
     Lost,
-    /// It has told the store that it is over.
+    /// It has reported its end to the store.
     Left,
-    /// It is gone without a word.
+    /// It has vanished.
     Dead,
 }
 
@@ -54,25 +54,25 @@ struct World {
     now: u64,
     record: Record,
     phases: [Phase; CLIENTS],
-    /// Copies that nobody waits for any more. They may come at any time.
+    /// Copies that no client waits for. They may arrive at any time.
     late: BTreeSet<(usize, Message)>,
     /// The greatest fence that was granted.
     newest: u64,
-    /// How many clients there are.
+    /// The number of clients.
     clients: usize,
-    /// Faults there may still be.
+    /// The number of faults that may still occur.
     faults: u8,
 }
 
-/// What is planted: each has to be found.
+/// Planted faults, each of which has to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// The client believes in its lease from the answer on, instead of from the question.
+    /// The client counts its lease from the answer instead of from the request.
     LeaseFromAnswer,
     /// A request that was given up while copies are on their way is not remembered.
     Forgets,
-    /// A hold ends only when somebody says so.
+    /// A hold ends only by its release.
     LeaseForEver,
 }
 
@@ -99,11 +99,11 @@ impl World {
             }
         };
         let mut notices = Vec::new();
-        // The machine's times begin at one: zero is over before it begins.
+        // The machine's times begin at one: at zero everything is over.
         self.record.step(self.now + 1, 1, 0, &step, &mut notices)
     }
 
-    /// The client learns of an answer to what it sent at that time.
+    /// The client gets an answer to a message that it sent at this time.
     fn learns(
         &mut self,
         fault: Fault,
@@ -132,7 +132,7 @@ impl World {
         Ok(())
     }
 
-    /// Is what clients believe right?
+    /// Checks that the clients' beliefs are right.
     fn check(&self) -> Result<(), String> {
         let held = |phase: &Phase| match phase {
             Phase::Holds { fence, until } if *until > self.now => Some(*fence),
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// All that can come next.
+    /// Returns all states that can come next.
     fn next(&self, fault: Fault) -> Result<Vec<World>, String> {
         let mut all = Vec::new();
         if self.now < LAST {
@@ -170,10 +170,10 @@ impl World {
                     (Phase::Idle, _) => Phase::Asks,
                     (phase, _) => phase,
                 };
-                // Copies of what it asked may be on their way: it says so.
+                // Copies of its request may be on their way, which it reports.
                 let copies = self.late.contains(&(client, Message::Acquire));
                 let send = if leaves { Message::Leave { late: copies } } else { send };
-                // All goes well; or time passes between question and answer.
+                // All goes well; or time passes between request and answer.
                 for delay in 0..=u64::from(sent.now < LAST) {
                     let (mut well, asked) = (sent.clone(), sent.now);
                     let answer = well.step(fault, client, send);
@@ -185,7 +185,7 @@ impl World {
                 }
                 if sent.faults > 0 {
                     sent.faults -= 1;
-                    // The question is late: it may come at any time, or never.
+                    // The request is late: it may arrive at any time, or never.
                     let mut late = sent.clone();
                     late.late.insert((client, send));
                     all.push(late);
@@ -218,7 +218,7 @@ impl World {
         Ok(all)
     }
 
-    /// Fences increase.
+    /// Checks that fences increase.
     fn granted(&mut self, answer: &Answer, before: &Record) -> Result<(), String> {
         if let Answer::Granted { fence, .. } = *answer {
             let again = self.newest == fence;
@@ -230,7 +230,7 @@ impl World {
         Ok(())
     }
 
-    /// A request that looks again as time goes on is let in.
+    /// Checks that a request that asks again as time goes on is granted.
     fn ends_well(&self, fault: Fault) -> Result<(), String> {
         let Some(client) = self.phases.iter().position(|phase| *phase == Phase::Asks) else {
             return Ok(());
@@ -241,14 +241,14 @@ impl World {
             if matches!(answer, Answer::Granted { .. } | Answer::Gone) {
                 return Ok(());
             }
-            // The place is refreshed before it is over: looks come twice a tick.
+            // Its queue entry is refreshed before it is over: it asks twice a tick.
             world.now += PLACE;
         }
         Err(format!("{client} waits for ever: {self:?}"))
     }
 }
 
-/// All states that can be reached, or what is wrong.
+/// Returns the number of reachable states, or the violation.
 fn search(fault: Fault, clients: usize, faults: u8) -> Result<usize, String> {
     let first = World {
         now: 0,

@@ -12,7 +12,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use support::{Server, until};
 use turnwise_redis::{ConnectError, Majority, Remote, RemoteBuilder, StoreError, Tls};
 
-/// What signs certificates.
+/// The issuer of certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -26,7 +26,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for a name, and its key.
+    /// Returns a certificate for a name, and its key.
     fn signed(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -43,7 +43,7 @@ struct Secure {
 }
 
 impl Secure {
-    /// One for `localhost`, which asks for certificates of clients or does not.
+    /// Starts one for `localhost`, which requires certificates of clients or does not.
     fn start(authority: &Authority, asks: bool) -> Secure {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = format!("turnwise-tls-{}-{port}", std::process::id());
@@ -139,12 +139,12 @@ fn servers_that_are_not_trusted_are_refused() {
     let another = Tls::new().trust(Authority::new().root());
     let error = builder().tls(another).connect(&secure.url()).unwrap_err().to_string();
     assert!(error.contains("certificate"), "{error}");
-    // Its name is another one.
+    // The certificate is for another name.
     let url = format!("rediss://127.0.0.1:{}/", secure.port);
     let tls = Tls::new().trust(authority.root());
     let error = builder().tls(tls.clone()).connect(&url).unwrap_err().to_string();
     assert!(error.contains("certificate"), "{error}");
-    // It speaks without TLS there.
+    // The port does not use TLS.
     let url = format!("rediss://localhost:{}/", secure.server.port);
     let error = builder().tls(tls).connect(&url).unwrap_err();
     assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{error}");
@@ -167,7 +167,7 @@ fn what_cannot_be_read_is_an_error() {
     assert!(wrong(identity.clone(), url).contains("key"));
     // Certificates are for TLS.
     assert!(wrong(Tls::new(), "redis://127.0.0.1/").contains("rediss://"));
-    // Without the checks there is no point in it.
+    // TLS without verification is refused.
     let error = builder().connect("rediss://127.0.0.1/#insecure").unwrap_err();
     assert!(error.to_string().contains("nsecure"), "{error}");
     assert!(!format!("{identity:?}").contains("no key"));

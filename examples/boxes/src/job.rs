@@ -1,4 +1,4 @@
-//! Commands, from a file; and a file of them to try it with.
+//! Commands from a file; and a sample file of them.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,12 +8,12 @@ use std::path::Path;
 
 use crate::Problem;
 
-/// What fits into one argument of a process, and then some.
+/// The maximum length of a command, which fits into one argument of a process.
 const LONGEST: usize = 100_000;
-/// A file of commands is no film.
+/// The maximum length of a file of commands.
 const LARGEST: u64 = 64 << 20;
 
-/// One command.
+/// A command.
 pub(crate) struct Job {
     /// The number of its line.
     pub(crate) line: usize,
@@ -51,8 +51,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Job>, Problem> {
     if jobs.is_empty() { Err(format!("{name}: there are no jobs in it")) } else { Ok(jobs) }
 }
 
-/// So many commands: one in ten crashes, one in twenty hangs. Each of the others finds its folder
-/// empty, works there, and finds nothing but its own work in the end.
+/// Returns a file of this many commands: one in ten crashes, one in twenty hangs. Each of the
+/// others finds its folder empty, works there, and finds only its own work in the end.
 pub(crate) fn sample(jobs: usize) -> String {
     let mut text = String::from("# made by `boxes --sample`\n");
     for job in 0..jobs {

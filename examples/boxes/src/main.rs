@@ -1,4 +1,4 @@
-//! Runs commands in numbered boxes. The README beside this says what it prints, and when it fails.
+//! Runs commands in numbered boxes. The README beside this describes the output and the failures.
 
 mod job;
 mod place;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-/// Runs commands, one a line, each in a box of its own: a clean folder, which nobody else has
-/// meanwhile. What takes longer than its lease is killed, with all that it has started.
+/// Runs commands, one a line, each in a clean folder of its own (its box). A job that takes longer
+/// than its lease is killed, with all that it has started.
 #[derive(Parser)]
 #[command(
     name = "boxes",
@@ -23,38 +23,38 @@ use clap::error::ErrorKind;
     is left dirty; 2 wrong usage, or a file or folder that cannot be used; 130 interrupted"
 )]
 struct Args {
-    /// The commands, for `sh -c`; `-` is the standard input. Empty lines and those that begin with
-    /// `#` are none.
+    /// The file of the commands, for `sh -c`; `-` is the standard input. Empty lines and those that
+    /// begin with `#` are skipped.
     #[arg(required_unless_present = "sample")]
     jobs: Option<PathBuf>,
 
-    /// So many boxes.
+    /// The number of boxes.
     #[arg(long, default_value_t = 8)]
     boxes: usize,
 
-    /// So long a job may have its box: 500ms, 2s, 1m, 1h.
+    /// The maximum time of a job in its box: 500ms, 2s, 1m, 1h.
     #[arg(long, default_value = "10s", value_parser = duration)]
     lease: Duration,
 
-    /// Where the boxes are: an empty folder, or one that was used for this before. Without it, one
-    /// of the system's temporary ones.
+    /// The folder of the boxes: empty, or used by an earlier run. The default is a temporary folder
+    /// of the system.
     #[arg(long)]
     root: Option<PathBuf>,
 
-    /// A folder for what the jobs print; without it, that is thrown away.
+    /// A folder for the output of the jobs. The default is to discard it.
     #[arg(long)]
     logs: Option<PathBuf>,
 
-    /// Print the result as JSON, and nothing else.
+    /// Print only the result, as JSON.
     #[arg(long)]
     json: bool,
 
-    /// Print so many sample jobs instead: one in ten crashes, one in twenty hangs.
+    /// Print this many sample jobs instead: one in ten crashes, one in twenty hangs.
     #[arg(long, value_name = "N", conflicts_with = "jobs")]
     sample: Option<usize>,
 }
 
-/// What was to be used and cannot be: exit code 2.
+/// A fault of the input: exit code 2.
 pub(crate) type Problem = String;
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -116,7 +116,7 @@ fn start(args: Args) -> Result<u8, Problem> {
     Ok(report.code())
 }
 
-/// Prints to the standard output, which may be gone or full.
+/// Prints to the standard output, which may be closed or full.
 fn put(text: &str) -> Result<u8, Problem> {
     let mut out = std::io::stdout().lock();
     let put = out.write_all(text.as_bytes()).and_then(|()| out.flush());

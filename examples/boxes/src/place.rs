@@ -1,4 +1,4 @@
-//! The folder in which the boxes are: its lock, and what a box is made of.
+//! The folder of the boxes, its lock, and the parts of a box.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,18 +11,18 @@ use turnwise_locks::SlotId;
 
 use crate::Problem;
 
-/// Says that a folder is used for this, and by whom.
+/// The file that marks the folder as a place, and holds its lock.
 const LOCK: &str = ".boxes";
 
 pub(crate) struct Place {
     root: PathBuf,
     logs: Option<PathBuf>,
-    /// It was made for this run.
+    /// True if it was made for this run.
     ours: bool,
     _lock: Flock<File>,
 }
 
-/// Where the boxes of a place are.
+/// The folder of the boxes.
 #[derive(Clone)]
 pub(crate) struct Boxes(PathBuf);
 
@@ -60,13 +60,13 @@ impl Place {
         Boxes(self.root.clone())
     }
 
-    /// Where the output of a job goes.
+    /// Opens the file for the output of a job.
     pub(crate) fn log(&self, line: usize) -> io::Result<Option<File>> {
         let log = self.logs.as_ref().map(|logs| logs.join(format!("job-{line}.log")));
         log.map(File::create).transpose()
     }
 
-    /// What is left of boxes.
+    /// Counts the remains of boxes.
     pub(crate) fn dirty(&self) -> io::Result<usize> {
         let mut left = 0;
         for entry in fs::read_dir(&self.root)? {
@@ -79,7 +79,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.ours && self.dirty().is_ok_and(|left| left == 0) {
-            // Nothing but the lock is in it. Whatever fails, nothing is lost.
+            // Only the lock is in it. If a step fails, nothing is lost.
             drop(fs::remove_file(self.root.join(LOCK)));
             drop(fs::remove_dir(&self.root));
         }
@@ -95,7 +95,7 @@ impl Boxes {
         self.0.join(format!("box-{slot}.taken"))
     }
 
-    /// The marker first: nobody else may have made it (`O_EXCL`). Then the folder.
+    /// Makes the marker first: no other process may have made it (`O_EXCL`). Then makes the folder.
     pub(crate) fn set_up(&self, slot: SlotId) -> io::Result<PathBuf> {
         OpenOptions::new().write(true).create_new(true).open(self.marker(slot))?;
         let folder = self.folder(slot);
@@ -103,10 +103,10 @@ impl Boxes {
         Ok(folder)
     }
 
-    /// The marker last: as long as it is there, the box is not clean.
+    /// Removes the marker last: while it exists, the box is not clean.
     pub(crate) fn clean_up(&self, slot: SlotId) -> io::Result<()> {
         let folder = self.folder(slot);
-        // Processes that were killed may take a moment to be gone, and make a last file in it.
+        // Killed processes may take a moment to end, and make a last file in it.
         for _ in 0..100 {
             match fs::remove_dir_all(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {

@@ -1,15 +1,15 @@
-//! What came of it all.
+//! The outcome of all jobs.
 
 use serde_json::json;
 
-/// What became of a job.
+/// The outcome of a job.
 pub(crate) enum Outcome {
     Done,
-    /// Why.
+    /// It failed, for this reason.
     Failed(String),
     /// It took longer than its lease, or the run was interrupted.
     Killed,
-    /// The run was interrupted before.
+    /// The run was interrupted before it began.
     NotStarted,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) killed: usize,
     pub(crate) not_started: usize,
     pub(crate) boxes: usize,
-    /// Boxes that were found taken: two jobs at once, if this is not 0.
+    /// Boxes that were found taken: if this is not 0, two jobs were in one box at once.
     pub(crate) shared: usize,
     /// Boxes whose clean-up has failed.
     pub(crate) quarantined: usize,

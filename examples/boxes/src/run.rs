@@ -1,8 +1,8 @@
-//! Who runs what, and who ends it.
+//! The threads, the jobs, and their end.
 //!
-//! All jobs ask for their boxes in the order of the file, before anything runs: so they are served
-//! in that order. Threads wait for them, run them, and finish them. A process is reaped under the
-//! lock of its seat, and killed under it: so nothing is killed but what was meant.
+//! All jobs request their boxes in the order of the file, before anything runs. So they are served
+//! in that order. Threads wait for the boxes, run the jobs, and finish them. A process is reaped
+//! and killed under the lock of its seat. So no unrelated process is killed.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -30,7 +30,7 @@ use crate::show::Show;
 type Pool = SlotPool<PathBuf, io::Error>;
 type Asked = AcquireSlot<PathBuf, io::Error>;
 
-/// So many threads wait for jobs at most: a box more has nobody to use it.
+/// The maximum number of threads that wait for jobs: a further box would not be used.
 const MOST: usize = 1_000;
 
 /// The process in a box.
@@ -41,7 +41,7 @@ struct Seat {
     group: Option<Pid>,
 }
 
-/// All boxes' processes.
+/// The processes of all boxes.
 struct Seats {
     seats: Vec<Mutex<Seat>>,
     stopping: AtomicBool,
@@ -52,23 +52,23 @@ impl Seats {
         self.seats[slot.index()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a hold, and all that it has started.
+    /// Ends a hold, and all processes that it has started.
     fn end(&self, slot: SlotId, fence: u64) {
         let mut seat = self.seat(slot);
         seat.ended = seat.ended.max(fence);
         seat.kill();
     }
 
-    /// Ends everything, and what comes after.
+    /// Ends all processes, and prevents later ones.
     fn stop(&self) {
-        // Ordering: SeqCst, before each seat is looked at; `start` asks under the lock of its seat.
+        // Ordering: SeqCst, before each seat is read; `start` reads it under the lock of its seat.
         self.stopping.store(true, Ordering::SeqCst);
         for seat in &self.seats {
             seat.lock().unwrap_or_else(PoisonError::into_inner).kill();
         }
     }
 
-    /// None: it is too late.
+    /// Starts a process. Returns none if it is too late.
     fn start(
         &self,
         slot: &Slot<PathBuf, io::Error>,
@@ -84,7 +84,7 @@ impl Seats {
         Ok(Some(child))
     }
 
-    /// Waits for a process, ends what it has left behind, and reaps it.
+    /// Waits for a process, kills the processes that it has left behind, and reaps it.
     fn wait(&self, slot: SlotId, mut child: Child) -> io::Result<ExitStatus> {
         let exited = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
         while let Err(error) = waitid(Id::Pid(group(&child)), exited) {
@@ -93,8 +93,8 @@ impl Seats {
             }
         }
         let mut seat = self.seat(slot);
-        // Its number is its own as long as it is not reaped: that of its group, too. The seat may
-        // be another's by now.
+        // Its number is not reused until it is reaped, nor is that of its group. The seat may
+        // belong to another process by now.
         let _ = killpg(group(&child), Signal::SIGKILL);
         if seat.group == Some(group(&child)) {
             seat.group = None;
@@ -106,13 +106,13 @@ impl Seats {
 impl Seat {
     fn kill(&mut self) {
         if let Some(group) = self.group {
-            // One that is gone has ended.
+            // A process that is gone has ended.
             let _ = killpg(group, Signal::SIGKILL);
         }
     }
 }
 
-/// A process is the first of its group.
+/// Returns the group of a process, which is the first of its group.
 fn group(child: &Child) -> Pid {
     Pid::from_raw(child.id() as i32)
 }
@@ -133,13 +133,13 @@ pub(crate) fn run(
     let shared = Arc::new(AtomicUsize::new(0));
     let (twice, show) = (shared.clone(), Arc::new(show));
     let tells = show.clone();
-    // Once no box is left, nobody waits for one. It refers to itself until the end.
+    // Closed when no box is left, so that no job waits for one. It refers to itself until the end.
     let itself = Arc::new(Mutex::new(None::<Pool>));
     let (last, lost) = (itself.clone(), AtomicUsize::new(0));
     let pool: Pool = SlotPool::builder(boxes)
         .set_up(move |slot| {
             let folder = made.set_up(slot);
-            // Somebody has it, or has left it dirty.
+            // Another job has it, or has left it dirty.
             if folder.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
                 twice.fetch_add(1, Ordering::Relaxed);
             }
@@ -191,7 +191,7 @@ pub(crate) fn run(
         }
         work();
     });
-    // What was reclaimed is cleaned up elsewhere.
+    // Reclaimed boxes are cleaned up on other threads.
     while pool.view().in_use > 0 {
         thread::sleep(Duration::from_millis(1));
     }
@@ -238,7 +238,7 @@ fn inside(job: &Job, slot: Slot<PathBuf, io::Error>, seats: &Seats, place: &Plac
     // Ordering: SeqCst, see `Seats::stop`.
     let stopped = seats.stopping.load(Ordering::SeqCst);
     match (slot.finish(), ran) {
-        // Whatever it said in the end: it has taken too long.
+        // Whatever its status is, it has taken too long.
         (Err(FinishError::Lost), _) => Outcome::Killed,
         (Err(FinishError::CleanUp(CleanUpError::Panicked(text))), _) => Outcome::Failed(text),
         (_, Ok(None)) => Outcome::NotStarted,

@@ -1,4 +1,4 @@
-//! What can be seen meanwhile: a table in a terminal, a line for each job elsewhere.
+//! The progress: a table in a terminal, a line for each job elsewhere.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use turnwise_locks::SlotId;
 use crate::job::Job;
 use crate::report::Outcome;
 
-/// So many boxes have a line of the table.
+/// The maximum number of boxes with a line in the table.
 const LINES: usize = 32;
 
 pub(crate) enum Show {
@@ -92,7 +92,7 @@ impl Show {
     }
 }
 
-/// What fits into a line of a terminal, and does nothing to it.
+/// Shortens a command to fit into a line of a terminal, without control characters.
 fn short(job: &Job) -> String {
     let text = job.command.to_string_lossy();
     let mut short: String =

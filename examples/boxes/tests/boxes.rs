@@ -1,4 +1,4 @@
-//! The program as it is run, with real processes.
+//! The program, with real processes.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A folder of a test's own.
+/// A folder of one test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -46,7 +46,7 @@ fn boxes(args: &[&str]) -> Command {
     command
 }
 
-/// Runs to its end: red after two minutes.
+/// Waits for the end of the program. Fails after two minutes.
 fn ended(mut child: Child) -> Output {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -86,7 +86,7 @@ fn until(so: impl Fn() -> bool) {
     }
 }
 
-/// Does a process run whose number is in this file? One that was not reaped does not.
+/// Returns true if the process runs whose number is in this file. One that was not reaped does not.
 fn runs(file: &str) -> bool {
     let pid = fs::read_to_string(file).unwrap();
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
@@ -103,7 +103,7 @@ fn all_jobs_have_a_clean_box_of_their_own() {
     let folder = Folder::new();
     let mut text = String::from("# a comment\n\n");
     for job in 0..60 {
-        // Each looks for others, works, and looks again.
+        // Each job checks for others, works, and checks again.
         text += &format!(
             "test -z \"$(ls -A)\" || exit 99; echo {job} > mine-{job}; sleep 0.01; test \"$(ls)\" = mine-{job}\n"
         );
@@ -130,7 +130,7 @@ fn crashes_and_hangs_are_told_apart() {
         run(&["--boxes", "3", "--lease", "8s", "--json", "--root", &root, "--logs", &logs, &jobs]);
     assert_eq!(counts(&json(&output)), [2, 3, 2, 0, 0], "{output:?}");
     assert_eq!(code(&output), 1);
-    // What a job has started ends with it.
+    // The processes that a job has started end with it.
     until(|| !runs(&one) && !runs(&two));
     assert_eq!(fs::read_to_string(Path::new(&logs).join("job-7.log")).unwrap(), "out\nerr\n");
     assert_eq!(fs::read_dir(&root).unwrap().count(), 1, "the lock alone");
@@ -182,7 +182,7 @@ fn a_run_that_was_killed_leaves_nothing() {
     let jobs = folder.file("jobs", "test -z \"$(ls -A)\"\n".repeat(9));
     let child = boxes(&["--boxes", "2", "--root", &root, &slow]).spawn().unwrap();
     until(|| Path::new(&seen).exists());
-    // Nobody else uses the folder meanwhile.
+    // No second run may use the folder meanwhile.
     let second = run(&["--boxes", "2", "--root", &root, &jobs]);
     assert_eq!(code(&second), 2);
     assert!(String::from_utf8(second.stderr).unwrap().contains("another run uses it"));
@@ -197,7 +197,7 @@ fn a_run_that_was_killed_leaves_nothing() {
 fn a_box_that_cannot_be_cleaned_is_not_used() {
     let folder = Folder::new();
     let root = folder.path("root");
-    // A file where the folder was.
+    // Puts a file in the place of the folder.
     let breaks = "d=$(pwd); cd ..; rmdir \"$d\"; touch \"$d\"\n";
     let jobs = folder.file("jobs", format!("{breaks}{}", "true\n".repeat(9)));
     let output = run(&["--boxes", "2", "--json", "--root", &root, &jobs]);
@@ -205,7 +205,7 @@ fn a_box_that_cannot_be_cleaned_is_not_used() {
     assert_eq!((code(&output), counts(&report)), (1, [10, 0, 0, 0, 2]), "{output:?}");
     assert_eq!(report["quarantined"].as_u64(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("stays dirty"));
-    // The last box: then the rest cannot be run, and nothing waits for ever.
+    // The last box: then the rest cannot be run, and no job waits forever.
     let root = folder.path("other");
     let output = run(&["--boxes", "1", "--json", "--root", &root, &jobs]);
     assert_eq!((code(&output), counts(&json(&output))), (1, [1, 0, 0, 9, 2]), "{output:?}");
@@ -248,10 +248,10 @@ fn bad_input_is_named() {
         assert!(said.contains(text), "{args:?}: {said}");
         assert!(!said.contains("panicked"), "{said}");
     }
-    // Bytes that are no text are a command like others: one that fails.
+    // Bytes that are not text are a command like any other: one that fails.
     let bytes = folder.file("bytes", b"\xff\xfe\xfd\n");
     assert_eq!(code(&run(&[&bytes])), 1);
-    // The longest lease there is.
+    // The longest lease.
     let output = run(&["--lease", "18446744073709551615ms", &jobs]);
     assert_eq!(code(&output), 0, "{output:?}");
 }

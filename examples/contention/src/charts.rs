@@ -1,4 +1,4 @@
-//! Which figures are drawn: four panels each, one row for `send` and one for `with`.
+//! The figures: four panels each, one row for `send` and one for `with`.
 
 use std::fs;
 use std::io;
@@ -9,12 +9,12 @@ use crate::measure::{Load, Measured, Row};
 use crate::paint::{self, Figure, Line, Panel, Scale};
 use crate::subjects::{SUBJECTS, Work};
 
-/// The turn that the charts show; the table has the others.
+/// The length of the turn in the charts; the table has the others.
 const HANDLER_NS: u32 = 37;
-/// The two sorts of callers that the charts show.
+/// The own work of the callers in the charts.
 const OWN_NS: [u32; 2] = [0, 250];
 
-/// Makes the folder, and makes sure that something can be written there.
+/// Makes the folder, and checks that a file can be written there.
 pub(crate) fn prepare(out: &Path) -> Result<(), Failure> {
     let probe = out.join(".contention");
     let tried = fs::create_dir_all(out)
@@ -28,7 +28,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
         .into()
 }
 
-/// Draws all charts, and says where they are.
+/// Draws all charts, and returns their paths.
 pub(crate) fn draw(out: &Path, measured: &Measured) -> Result<Vec<PathBuf>, Failure> {
     let figures = [
         ("throughput.svg", throughput(measured)),
@@ -106,7 +106,7 @@ fn by_threads(
 }
 
 fn latency(measured: &Measured) -> Figure {
-    // Two threads, and a crowd.
+    // Two threads, and many.
     let crowd = measured
         .rows
         .iter()

@@ -1,12 +1,12 @@
-//! "Why not a mutex?", answered by the machine that you sit at, in under two minutes.
+//! Compares actors with mutexes, mailboxes and a channel on this machine, in under two minutes.
 //!
-//! The same checked work in six ways: an actor of this crate, two mutexes, two mailboxes as others
-//! write them, and a thread with a channel; by the number of threads, the length of a turn and the
-//! work between two calls. Twice: once nobody needs the result (`send`), once every caller waits
-//! for it (`with`). The mutexes are the same in both, because a lock cannot leave its work to
-//! others.
+//! The same checked work is done in six ways: an actor of this crate, two mutexes, two common forms
+//! of a mailbox, and a thread with a channel. The parameters are the number of threads, the length
+//! of a turn and the work between two calls. It is measured twice: without use of the result
+//! (`send`), and with callers that wait for it (`with`). The mutexes are the same in both, because
+//! a lock cannot leave its work to another thread.
 //!
-//! It prints a verdict for each regime, losses included, then a table, and draws charts.
+//! The program prints a verdict for each regime, losses included, then a table, and draws charts.
 //!
 //! ```text
 //! cargo run --release -p contention             # every load
@@ -16,17 +16,18 @@
 //! cargo run --release -p contention -- --help
 //! ```
 //!
-//! How it is measured is in [`measure`]; what is measured is shared with the benchmarks, in
-//! `benches/workloads`. All of it is built as programs usually are: put `--profile lto` in place of
-//! `--release` to see what link-time optimization makes of it. Leave the machine alone meanwhile.
-//! Whoever else uses a processor is measured too; the output says how often that was noticed.
+//! The method is described in [`measure`]; the workloads are shared with the benchmarks, in
+//! `benches/workloads`. All of it is built as programs usually are: `--profile lto` in place of
+//! `--release` shows the effect of link-time optimization. The machine should be idle meanwhile.
+//! Other programs that use a processor distort the result; the output reports how often that was
+//! detected.
 //!
-//! | exit code | means |
+//! | exit code | meaning |
 //! |---|---|
 //! | 0 | done |
 //! | 1 | something could not be written |
-//! | 2 | the command line makes no sense |
-//! | 130 | interrupted: what is printed and drawn is what had been measured by then |
+//! | 2 | the command line is invalid |
+//! | 130 | interrupted: the output and the charts have the results up to then |
 
 #[path = "../../common/arguments.rs"]
 mod arguments;
@@ -53,7 +54,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use measure::Row;
 use options::Options;
 
-/// As shells say it of a program that Ctrl-C has ended.
+/// The exit code that shells report for a program that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
     };
     match run(&options) {
         Ok(code) => code,
-        // Whoever read the output has seen enough.
+        // The reader has closed the pipe.
         Err(failure)
             if failure
                 .downcast_ref::<io::Error>()
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {
-    // Before two minutes are spent.
+    // An error is found before two minutes are spent.
     charts::prepare(&options.out)?;
     if cfg!(debug_assertions) {
         eprintln!(
@@ -91,7 +92,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = interrupted.clone();
     ctrlc::set_handler(move || {
-        // Whoever asks twice does not want to wait for the end of a round.
+        // A second Ctrl-C ends the program at once, within the round.
         if flag.swap(true, Relaxed) {
             std::process::exit(INTERRUPTED.into());
         }
@@ -129,7 +130,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-/// Nanoseconds in three digits, with their unit.
+/// Formats nanoseconds in three digits, with their unit.
 fn time(ns: impl Into<f64>) -> String {
     let ns = ns.into();
     let (value, unit) = match ns {
@@ -146,7 +147,7 @@ fn time(ns: impl Into<f64>) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// The row beside this one, of another subject under the same load.
+/// Finds the row of another subject under the same load.
 fn beside<'a>(rows: &'a [Row], row: &Row, subject: &str) -> Option<&'a Row> {
     rows.iter()
         .find(|other| other.work == row.work && other.load == row.load && other.subject == subject)

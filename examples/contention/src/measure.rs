@@ -1,9 +1,9 @@
 //! Measures all subjects under all loads.
 //!
-//! Short trials in which the subjects take turns, so that a change of the machine's pace meets all
-//! of them. A trial begins when all threads have come to the start and ends when all messages have
-//! been handled; then they are counted. Each is followed by a shorter one that looks at the clock
-//! around every seventh call, because looking at all of them would be a load of its own.
+//! In short trials, the subjects take turns, so that a change of the machine's speed affects all of
+//! them. A trial begins when all threads have come to the start and ends when all messages have
+//! been handled; then they are counted. Each is followed by a shorter one that reads the clock
+//! around every seventh call, because reading it around each call would be a load of its own.
 //!
 //! Times are medians over the rounds, ratios are medians of the ratios within a round, percentiles
 //! are of all timed calls of all rounds.
@@ -22,20 +22,20 @@ use crate::options::Options;
 use crate::subjects::{Contender, MUTEX, Work, contenders};
 use crate::workloads::{EXECUTOR, rounds_of};
 
-/// More rounds than these change no median that matters.
+/// The maximum number of rounds: more rounds change no median that matters.
 const ROUNDS: usize = 15;
 const LEAST_ROUNDS: usize = 3;
-/// How often a trial is run again in which somebody else had one of the processors.
+/// The maximum number of repeats of a trial in which another program used a processor.
 const ATTEMPTS: usize = 3;
-/// One call in so many is timed.
+/// The interval of timed calls.
 const TIMED: u64 = 7;
 
-/// One load under which subjects are compared.
+/// A load under which subjects are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Load {
     pub(crate) threads: usize,
     pub(crate) handler_ns: u32,
-    /// What each thread does before each call.
+    /// The time of each thread's own work before each call.
     pub(crate) own_ns: u32,
 }
 
@@ -45,12 +45,13 @@ pub(crate) struct Row {
     pub(crate) work: Work,
     pub(crate) load: Load,
     pub(crate) subject: &'static str,
-    /// Of everybody's operations: of two threads that do one in 100 ns each, one takes 50.
+    /// The time per operation over all threads: if each of two threads does one in 100 ns, it is
+    /// 50.
     pub(crate) ns_per_op: f64,
     pub(crate) cpu_ns_per_op: f64,
-    /// Nanoseconds of a call: median, 99 %, 99.9 %, the longest.
+    /// Nanoseconds of a call: median, 99 %, 99.9 %, maximum.
     pub(crate) call: [u32; 4],
-    /// To the time of `parking_lot`; below 1 is faster.
+    /// The ratio to the time of `parking_lot`; below 1 is faster.
     pub(crate) ratio: f64,
     /// Half of the rounds had a ratio between these two.
     pub(crate) spread: (f64, f64),
@@ -59,15 +60,15 @@ pub(crate) struct Row {
 pub(crate) struct Measured {
     pub(crate) rows: Vec<Row>,
     pub(crate) processors: usize,
-    /// Where the actors ran.
+    /// The executor of the actors.
     pub(crate) executor: Choice,
-    /// The fewest and the most rounds of a load.
+    /// The minimum and the maximum number of rounds of a load.
     pub(crate) rounds: (usize, usize),
-    /// Trials, and those of them in which somebody else had a processor meanwhile.
+    /// The number of trials, and of those in which another program used a processor.
     pub(crate) trials: usize,
     pub(crate) disturbed: usize,
     pub(crate) took: Duration,
-    /// How many loads were measured of how many, if somebody did not want to wait for the others.
+    /// The number of measured loads and of all loads, if the measurement was interrupted.
     pub(crate) interrupted: Option<(usize, usize)>,
 }
 
@@ -84,11 +85,11 @@ impl Row {
     }
 }
 
-/// Measures until all is done, or until `interrupted`: then what has been measured by then.
+/// Measures all loads. Once `interrupted` is set, returns the results up to then.
 pub(crate) fn measure(options: &Options, interrupted: &AtomicBool) -> Result<Measured, Failure> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let place = Place::new(options.executor, processors, 0)?;
-    // It stays to the end of the program, with its threads.
+    // It stays until the end of the program, with its threads.
     place.executor().into_iter().for_each(|executor| _ = EXECUTOR.set(executor));
     let helpers = if place.is_inline() { 0 } else { processors };
     let (loads, contenders) = (options.loads(processors), contenders(helpers));
@@ -112,7 +113,7 @@ pub(crate) fn measure(options: &Options, interrupted: &AtomicBool) -> Result<Mea
         let Load { threads, handler_ns, own_ns } = load;
         bar.set_message(format!("{threads} threads, turn {handler_ns} ns, own {own_ns} ns"));
         bar.set_position((i * ROUNDS) as u64);
-        // What one load leaves of its share is for those after it.
+        // Time that one load does not use is given to later ones.
         let share = budget.saturating_sub(begun.elapsed()) / (loads.len() - i) as u32;
         let until = Instant::now() + share;
         let rounds = |ns: u32| (f64::from(ns) * rounds_per_microsecond / 1000.0).round() as u32;
@@ -138,7 +139,7 @@ pub(crate) fn measure(options: &Options, interrupted: &AtomicBool) -> Result<Mea
             }
         }
         if interrupted.load(Relaxed) && done < options.rounds.unwrap_or(LEAST_ROUNDS) {
-            // Too little of this load to say anything.
+            // Too few rounds of this load for a result.
             measured.interrupted = Some((i, loads.len()));
             break;
         }
@@ -152,14 +153,14 @@ pub(crate) fn measure(options: &Options, interrupted: &AtomicBool) -> Result<Mea
     Ok(measured)
 }
 
-/// One load, and what has been seen under it so far.
+/// One load, and its results so far.
 struct Bench<'a> {
     contenders: &'a [Contender],
     load: Load,
     handler: u32,
     own: u32,
     processors: usize,
-    /// Of each thread in a trial, for each contender.
+    /// The number of messages of each thread in a trial, for each contender.
     messages: Vec<u64>,
     /// Wall and processor time per operation, by contender and round.
     took: Vec<Vec<(f64, f64)>>,
@@ -168,7 +169,7 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Finds out how many messages fill a trial.
+    /// Determines the number of messages that fill a trial.
     fn new(
         contenders: &'a [Contender],
         load: Load,
@@ -177,14 +178,14 @@ impl<'a> Bench<'a> {
         trial_ms: u64,
         processors: usize,
     ) -> Self {
-        // Threads that share a processor need a slice of the scheduler each.
+        // Threads that share a processor need a time slice of the scheduler each.
         let trial = trial_ms as f64 / 1e3 * load.threads.div_ceil(processors) as f64;
         let fill = |one: &Contender| {
             let each = |messages: u64| {
                 (one.run)(load.threads, messages, handler, own).wall.as_secs_f64().max(1e-9)
                     / messages as f64
             };
-            // Twice, because the first one is too short to be trusted.
+            // Twice, because the first result is too short to be reliable.
             let first = (trial / 4.0 / each(50)).clamp(50.0, 1e5) as u64;
             (trial / each(first)).clamp(50.0, 1e6) as u64
         };
@@ -196,7 +197,7 @@ impl<'a> Bench<'a> {
     fn round(&mut self, number: usize) {
         let threads = self.load.threads;
         for i in 0..self.contenders.len() {
-            // Who comes first changes, so nobody always runs after the same neighbour's leftovers.
+            // The first subject changes, so none always runs after the same one.
             let i = (i + number) % self.contenders.len();
             let (one, messages) = (&self.contenders[i], self.messages[i]);
             let alone = threads + one.helpers <= self.processors;

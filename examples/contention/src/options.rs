@@ -1,4 +1,4 @@
-//! The command line, and what it says about the length of the measurement.
+//! The command line, and the length of the measurement.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// Fewer loads, in under 20 seconds
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Where the charts go
+    /// The folder of the charts
     #[arg(long, value_name = "DIR", default_value = "target/contention")]
     pub(crate) out: PathBuf,
     /// All columns: percentiles, processor time, the spread of the rounds; wider than 80 characters
@@ -30,25 +30,25 @@ pub(crate) struct Options {
     /// Print one JSON object per row, one row per line, instead of the verdicts and the table
     #[arg(long)]
     pub(crate) json: bool,
-    /// Where the actors run; a pool has a thread for each processor
+    /// The executor of the actors; a pool has a thread for each processor
     #[arg(long, value_name = "WHERE", default_value = "inline", value_parser = choices::choices())]
     pub(crate) executor: Choice,
-    /// Exactly so many rounds of each load, however long they take
+    /// The exact number of rounds of each load, however long they take
     #[arg(long, value_name = "N", hide = true, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub(crate) rounds: Option<usize>,
-    /// How long a trial takes when no two threads share a processor
+    /// The length of a trial when no two threads share a processor
     #[arg(long, value_name = "MS", hide = true, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) trial_ms: u64,
 }
 
 impl Options {
-    /// How long all measurements may take together. What remains is for building the charts.
+    /// Returns the time limit of all measurements. The remaining time is for the charts.
     pub(crate) fn budget(&self) -> Duration {
         Duration::from_secs(if self.quick { 15 } else { 100 })
     }
 
-    /// The loads, by threads. More than eight threads per processor measure the system's scheduler,
-    /// and nothing else.
+    /// Returns the loads, by threads. More than eight threads per processor would measure only the
+    /// system's scheduler.
     pub(crate) fn loads(&self, processors: usize) -> Vec<Load> {
         let (threads, handlers, own): (&[usize], &[u32], &[u32]) = if self.quick {
             (&[1, 2, 4, 8], &[0, 37], &[0, 250])

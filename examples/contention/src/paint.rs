@@ -1,4 +1,4 @@
-//! How a figure is drawn: a title, one legend for all, and panels of lines.
+//! The drawing of a figure: a title, one legend for all, and panels of lines.
 
 use std::ops::Range;
 
@@ -13,13 +13,13 @@ use crate::subjects::SUBJECTS;
 pub(crate) struct Figure {
     pub(crate) title: String,
     pub(crate) subtitle: String,
-    /// Four.
+    /// Four panels.
     pub(crate) panels: Vec<Panel>,
 }
 
 pub(crate) struct Panel {
     pub(crate) title: String,
-    /// Names of the columns.
+    /// The names of the columns.
     pub(crate) x: Vec<String>,
     pub(crate) x_title: &'static str,
     pub(crate) scale: Scale,
@@ -29,20 +29,21 @@ pub(crate) struct Panel {
 
 /// One value for each column.
 pub(crate) struct Line {
-    /// In [`SUBJECTS`].
+    /// The index in [`SUBJECTS`].
     pub(crate) subject: usize,
     pub(crate) values: Vec<f64>,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) enum Scale {
-    /// From zero on.
+    /// Linear, from zero on.
     Linear,
     /// Logarithmic.
     Nanoseconds,
 }
 
-/// An axis that knows where it has labels. Plotters' own way to say it does not go with numbers.
+/// An axis that knows the places of its labels. The interface of plotters for that does not accept
+/// numbers.
 struct Axis {
     range: Range<f64>,
     keys: Vec<f64>,
@@ -69,12 +70,12 @@ impl Ranged for Axis {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const SIZE: (u32, u32) = (1280, 980);
-/// Its sizes are those of a line, a quarter more than those of the letters.
+/// The font. Its sizes are those of a line, a quarter more than those of the letters.
 const FONT: &str = "Helvetica, Arial, sans-serif";
 const INK: RGBColor = RGBColor(34, 34, 34);
 const PALE: RGBColor = RGBColor(105, 105, 105);
 const GRID: RGBColor = RGBColor(226, 226, 226);
-/// Okabe and Ito's, told apart by all eyes; in the order of [`SUBJECTS`].
+/// The colours of Okabe and Ito, which are distinct for all readers; in the order of [`SUBJECTS`].
 const COLOURS: [RGBColor; SUBJECTS.len()] = [
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),
@@ -84,7 +85,7 @@ const COLOURS: [RGBColor; SUBJECTS.len()] = [
     RGBColor(130, 130, 130),
 ];
 
-/// The text of an SVG file.
+/// Returns the text of an SVG file.
 pub(crate) fn figure(figure: &Figure) -> Result<String, Failure> {
     let mut text = String::new();
     let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
@@ -106,7 +107,7 @@ pub(crate) fn figure(figure: &Figure) -> Result<String, Failure> {
 }
 
 fn stroke(subject: usize) -> ShapeStyle {
-    // This crate's line is what a reader looks for.
+    // The line of this crate is the widest.
     COLOURS[subject].stroke_width(if subject == 0 { 4 } else { 2 })
 }
 
@@ -170,7 +171,7 @@ fn panel(panel: &Panel, area: &Area<'_>) -> Result<(), Failure> {
 }
 
 impl Scale {
-    /// Where a value is on the axis.
+    /// Returns the position of a value on the axis.
     fn place(self, value: f64) -> f64 {
         match self {
             Scale::Linear => value,
@@ -178,7 +179,7 @@ impl Scale {
         }
     }
 
-    /// The axis, and where it has labels.
+    /// Returns the axis, with the places of its labels.
     fn axis(self, least: f64, most: f64) -> Axis {
         match self {
             Scale::Linear => {
@@ -199,7 +200,7 @@ impl Scale {
             }
             Scale::Nanoseconds => {
                 let (bottom, top) = (self.place(least) - 0.12, self.place(most) + 0.12);
-                // With little between them, the decades alone are too few.
+                // If the range is small, the decades alone are too few.
                 let within: &[f64] = if top - bottom < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let keys = (0..12)
                     .flat_map(|decade| within.iter().map(move |n| f64::from(decade) + n.log10()));

@@ -1,4 +1,4 @@
-//! Who is compared. What they do is in `benches/workloads`.
+//! The subjects of the comparison. Their work is in `benches/workloads`.
 
 use crate::workloads::rivals::{Channel, Handwritten, Textbook};
 use crate::workloads::runs::{Took, exchange, timed};
@@ -6,11 +6,11 @@ use crate::workloads::{Asks, ParkingLot, Sends, Std, Subject, Turnwise, With as 
 
 pub(crate) const TURNWISE: &str = "turnwise";
 pub(crate) const MUTEX: &str = "parking_lot";
-/// In the order in which they are shown.
+/// The subjects, in the order of the output.
 pub(crate) const SUBJECTS: [&str; 6] =
     [TURNWISE, MUTEX, "std", "textbook", "hand-written", "channel"];
 
-/// Does the caller need the result?
+/// The use of the result by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
     Send,
@@ -26,18 +26,18 @@ impl Work {
     }
 }
 
-/// One way, in those sorts of work where it is the way to go.
+/// One subject, for the sorts of work that it suits.
 pub(crate) struct Contender {
     pub(crate) subject: &'static str,
     pub(crate) works: &'static [Work],
-    /// Threads of its own.
+    /// The number of threads of its own.
     pub(crate) helpers: usize,
     /// Threads, messages of each, rounds of the handler, rounds of own work.
     pub(crate) run: fn(usize, u64, u32, u32) -> Took,
     pub(crate) time: fn(usize, u64, u32, u32, u64) -> Vec<u32>,
 }
 
-/// All of them; the actors have so many threads to run on beside those that send.
+/// Returns all of them; the actors have this many threads besides those that send.
 pub(crate) fn contenders(helpers: usize) -> [Contender; 10] {
     use Work::{Send, With};
     fn of<S: Subject>(subject: usize, works: &'static [Work]) -> Contender {

@@ -1,4 +1,5 @@
-//! Every load. In 80 columns what an operation takes, all subjects side by side; or every figure.
+//! The table of all loads: in 80 columns the time per operation, all subjects side by side; or
+//! every figure.
 
 use std::io::{self, Write};
 
@@ -6,11 +7,11 @@ use crate::measure::{Load, Measured};
 use crate::subjects::{SUBJECTS, TURNWISE, Work};
 use crate::{beside, time};
 
-/// What the subjects are called above a narrow column.
+/// The names of the subjects above a narrow column.
 const SHORT: [&str; SUBJECTS.len()] =
     ["turnwise", "mutex", "std", "textbook", "by hand", "channel"];
 
-/// How it was measured.
+/// Writes the conditions of the measurement.
 pub(crate) fn head(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
     let Measured { processors, executor, rounds: (fewest, most), trials, disturbed, .. } = measured;
     let Measured { took, interrupted, .. } = measured;
@@ -28,7 +29,7 @@ pub(crate) fn head(out: &mut impl Write, measured: &Measured) -> io::Result<()> 
     Ok(())
 }
 
-/// What an operation takes, a line for each load.
+/// Writes the time per operation, a line for each load.
 pub(crate) fn narrow(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
     writeln!(
         out,
@@ -56,7 +57,7 @@ pub(crate) fn narrow(out: &mut impl Write, measured: &Measured) -> io::Result<()
     Ok(())
 }
 
-/// Every figure, a line for each subject.
+/// Writes every figure, a line for each subject.
 pub(crate) fn wide(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
     writeln!(
         out,

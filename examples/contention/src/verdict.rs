@@ -1,4 +1,4 @@
-//! What the figures say about this crate, regime by regime, in words.
+//! The results for this crate in words, regime by regime.
 
 use std::io::{self, Write};
 
@@ -6,14 +6,14 @@ use crate::beside;
 use crate::measure::{Load, Measured, Row};
 use crate::subjects::{MUTEX, SUBJECTS, TURNWISE, Work};
 
-/// Differences below this are noise on most machines.
+/// The ratio below which a difference is noise on most machines.
 const EVEN: f64 = 1.05;
 
-/// Lines are no longer than this, and begin with this.
+/// The maximum length of a line.
 const COLUMNS: usize = 80;
 const INDENT: &str = "    ";
 
-/// Loads that ask the same question.
+/// Loads that answer one question.
 struct Regime<'a> {
     work: Work,
     name: String,
@@ -22,7 +22,7 @@ struct Regime<'a> {
 
 fn regime(load: Load, processors: usize) -> String {
     if load.threads == 1 {
-        return "one thread, nobody else".into();
+        return "one thread, no contention".into();
     }
     let crowd = if load.threads <= processors {
         "a processor per thread"
@@ -54,7 +54,7 @@ pub(crate) fn print(out: &mut impl Write, measured: &Measured, wide: bool) -> io
     )?;
     for work in [Work::Send, Work::With] {
         let question = match work {
-            Work::Send => "send: nobody needs the result",
+            Work::Send => "send: the result is not used",
             Work::With => "with: every caller waits for the result",
         };
         write!(out, "\n{question:<59}{:>7}{:>7}{:>7}", "time", "cpu", "p99.9")?;
@@ -77,7 +77,7 @@ pub(crate) fn print(out: &mut impl Write, measured: &Measured, wide: bool) -> io
 }
 
 impl Regime<'_> {
-    /// Of the ratios of time, processor time and p99.9.
+    /// Returns the means of the ratios of time, processor time and p99.9.
     fn means(&self, all: &[Row]) -> [f64; 3] {
         let ratios = |row: &Row| {
             let mutex = beside(all, row, MUTEX).expect("the mutex is always there");
@@ -95,7 +95,7 @@ impl Regime<'_> {
         sums.map(|sum| (sum / self.rows.len() as f64).exp())
     }
 
-    /// Who took least time, and under how many loads: the two with the most.
+    /// Names the subjects that took least time, and the number of loads: the two with the most.
     fn fastest(&self, all: &[Row]) -> String {
         let winner = |row: &Row| {
             let of = |&subject: &&&str| {
@@ -131,7 +131,7 @@ impl Regime<'_> {
     }
 }
 
-/// What the tail says, if that is another story than the time's.
+/// Describes the tail, if it differs from the time.
 fn of_tail(tail: f64) -> Option<String> {
     match tail {
         _ if tail < 0.5 => Some(format!("p99.9 is {:.0}x shorter", 1.0 / tail)),
@@ -140,7 +140,7 @@ fn of_tail(tail: f64) -> Option<String> {
     }
 }
 
-/// In no more than six columns, whatever it is.
+/// Formats a ratio in at most six columns.
 fn ratio(value: f64) -> String {
     match value {
         _ if value < 1e3 => format!("{value:.2}"),
@@ -149,7 +149,7 @@ fn ratio(value: f64) -> String {
     }
 }
 
-/// As many parts in a line as fit.
+/// Joins as many parts in a line as fit.
 fn filled(parts: &[String]) -> String {
     let mut lines = vec![String::new()];
     for (index, part) in parts.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Commands out of arguments, with redis's own words for what is wrong with them. Whatever can be
-//! said without a look at a key is said here.
+//! Parses commands from arguments, with redis's own texts for errors. All errors that need no look
+//! at a key are found here.
 
 use crate::frame::Args;
 use crate::number;
@@ -19,17 +19,17 @@ pub enum Many {
 #[derive(Debug)]
 pub enum Request<'a> {
     One(&'a [u8], Op<'a>),
-    /// Its arguments are all but the first.
+    /// The keys are all arguments but the first.
     Many(Many),
     DbSize,
     FlushAll,
-    /// A reply that depends on nothing.
+    /// A command whose reply depends on nothing.
     Fixed(&'static [u8]),
     Bulk(&'a [u8]),
     Info,
-    /// One reply more, then the end.
+    /// Sends one more reply, then closes the connection.
     Quit,
-    /// The end, without a word: somebody speaks another protocol.
+    /// Closes the connection without a reply: the client speaks another protocol.
     HangUp,
 }
 
@@ -69,8 +69,8 @@ enum Name {
     Ttl,
 }
 
-/// A command of this name, in small letters, and how many arguments it has, with the name;
-/// negative: at least so many.
+/// Returns the command of this name, in small letters, and the number of its arguments, with the
+/// name; a negative number is a minimum.
 fn named(name: &[u8]) -> Option<(Name, isize)> {
     Some(match name {
         b"append" => (Name::Append, 3),
@@ -106,7 +106,7 @@ fn named(name: &[u8]) -> Option<(Name, isize)> {
     })
 }
 
-/// Reads a command.
+/// Parses a command.
 ///
 /// # Errors
 /// Redis's text about it.
@@ -171,7 +171,8 @@ pub fn parse<'a>(args: Args<'a>, clock: &Clock) -> Result<Request<'a>, Wrong> {
         Name::Quit => Ok(Request::Quit),
         Name::HangUp => Ok(Request::HangUp),
         Name::Info => Ok(Request::Info),
-        // Nothing is described, and nothing can be set. Redis's benchmark asks for two settings.
+        // No command is described, and no setting can be changed. Redis's benchmark reads two
+        // settings.
         Name::Command => Ok(Request::Fixed(b"*0\r\n")),
         Name::Config if is(args.get(1), "get") => match args.len() {
             2 => Err(wrong_number(b"config|get")),
@@ -191,7 +192,7 @@ pub fn parse<'a>(args: Args<'a>, clock: &Clock) -> Result<Request<'a>, Wrong> {
     }
 }
 
-/// Is it this word, as far as redis looks?
+/// Returns true if it is this word, as redis compares them.
 fn is(arg: &[u8], word: &str) -> bool {
     quoted(arg, usize::MAX).eq_ignore_ascii_case(word.as_bytes())
 }
@@ -203,7 +204,7 @@ fn integer(arg: &[u8]) -> Result<i64, Wrong> {
 fn set<'a>(args: Args<'a>, clock: &Clock) -> Result<Op<'a>, Wrong> {
     let mut only = Only::default();
     let (mut get, mut keep_expiry) = (false, false);
-    // What it is called, its unit in milliseconds, and does it count from now?
+    // The name, the unit in milliseconds, and true if it counts from now.
     let units = [("ex", 1000, true), ("px", 1, true), ("exat", 1000, false), ("pxat", 1, false)];
     let mut expiry = None;
     let mut options = args.from(3);
@@ -218,7 +219,7 @@ fn set<'a>(args: Args<'a>, clock: &Clock) -> Result<Op<'a>, Wrong> {
             keep_expiry = true;
         } else {
             let unit = units.iter().find(|unit| is(option, unit.0)).filter(|_| !keep_expiry);
-            // The same one may come again; another one may not.
+            // The same option may be repeated; another one may not follow.
             let same = expiry.is_none_or(|(old, _)| Some(old) == unit);
             match (unit, options.next()) {
                 (Some(unit), Some(time)) if same => expiry = Some((unit, time)),
@@ -248,7 +249,7 @@ fn expire<'a>(args: Args<'a>, unit: i64, name: &[u8], clock: &Clock) -> Result<O
             () if is(option, "lt") => only.earlier = true,
             () => {
                 let option = quoted(option, usize::MAX);
-                // Redis cuts the ends of lines off an error's end.
+                // Redis cuts the ends of lines off the end of an error.
                 let cut = option.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n'));
                 let option = &option[..option.len() - cut.count()];
                 return Err([b"Unsupported option ", option].concat());
@@ -263,7 +264,7 @@ fn expire<'a>(args: Args<'a>, unit: i64, name: &[u8], clock: &Clock) -> Result<O
         return Err(b"GT and LT options at the same time are not compatible".into());
     }
     let time = integer(args.get(2))?.checked_mul(unit);
-    // What is below all times is the lowest of them.
+    // A time below the range is the lowest one.
     let at = time.and_then(|time| time.checked_add(clock.now()));
     Ok(Op::Expire { at: at.ok_or_else(|| wrong_expiry(name))?, only })
 }
@@ -276,7 +277,7 @@ fn wrong_number(command: &[u8]) -> Wrong {
     [b"wrong number of arguments for '", command, b"' command"].concat()
 }
 
-/// As much of the arguments as redis repeats.
+/// The number of bytes of the arguments that redis repeats.
 const SHOWN: usize = 128;
 
 fn unknown(args: Args<'_>) -> Wrong {

@@ -1,12 +1,12 @@
-//! Commands out of bytes: RESP2 frames and inline commands.
+//! Parses commands from bytes: RESP2 frames and inline commands.
 //!
-//! The bytes stay where they were read to; a command is a list of places in them. A frame that has
-//! not come whole leaves its state here, so no byte of an argument is looked at twice, and nothing
-//! is allocated for a length that was only announced.
+//! The bytes stay in the buffer that they were read to; a command is a list of ranges in it. The
+//! parser keeps the state of an incomplete frame. So no byte of an argument is read twice, and
+//! nothing is allocated for a length that was only announced.
 //!
-//! What comes out depends on the bytes alone and not on how they were split. Redis looks whether a
-//! line is too long whenever it has read something, so with it a line of a little more than 64 KiB
-//! depends on the network; here it is too long from the first byte on.
+//! The result depends only on the bytes, and not on how they were split. Redis checks the length of
+//! a line after each read. So with redis, the result for a line of a little more than 64 KiB
+//! depends on the network; here such a line is always too long.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ use memchr::memchr2;
 
 use crate::{inline, number};
 
-/// The longest line: an inline command, or the head of an array or an argument.
+/// The maximum length of a line: an inline command, or the head of an array or an argument.
 const LINE: usize = 64 * 1024;
-/// The longest argument.
+/// The maximum length of an argument.
 pub const BULK: i64 = 512 * 1024 * 1024;
 
-/// The arguments of one command.
+/// The arguments of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     bytes: &'a [u8],
@@ -27,14 +27,14 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// There is always a first: the command's name.
+    /// Returns the number of arguments. The first is always there: the command's name.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
     /// # Panics
-    /// If there are not so many.
+    /// If `n` is not less than the number of arguments.
     pub fn get(&self, n: usize) -> &'a [u8] {
         &self.bytes[self.places[n].clone()]
     }
@@ -45,41 +45,41 @@ impl<'a> Args<'a> {
     }
 }
 
-/// What the bytes begin with.
+/// The item at the beginning of the bytes.
 #[derive(Debug)]
 pub enum Parsed<'a> {
-    /// A command, and how many bytes it was.
+    /// A command, and its length in bytes.
     Command(Args<'a>, usize),
-    /// So many bytes without a command.
+    /// This many bytes without a command.
     Empty(usize),
     /// The beginning of a command.
     Incomplete,
-    /// Something else: redis's text about it. The connection is at its end.
+    /// Invalid bytes, with redis's text about them. The connection must be closed.
     Broken(Vec<u8>),
 }
 
 /// The frame that is being read.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// How far it was read.
+    /// The position up to which it was read.
     at: usize,
-    /// So many arguments are to come. None: its first line is.
+    /// The number of arguments to come. None before its first line.
     missing: Option<i64>,
-    /// The length of the next argument. None: its line is to come.
+    /// The length of the next argument. None before its line.
     bulk: Option<usize>,
     places: Vec<Range<usize>>,
     /// The arguments of an inline command, unquoted.
     unquoted: Vec<u8>,
 }
 
-/// A line, or why there is none.
+/// A line, or the reason why there is none.
 enum Line {
     To(usize),
     Incomplete,
     TooLong,
 }
 
-/// Where the line from `at` on ends. A zero byte hides what comes after it.
+/// Finds the end of the line from `at` on. A zero byte hides the bytes after it.
 fn line(bytes: &[u8], at: usize, end: u8) -> Line {
     let rest = &bytes[at..];
     let head = &rest[..rest.len().min(LINE + 1)];
@@ -90,7 +90,7 @@ fn line(bytes: &[u8], at: usize, end: u8) -> Line {
     }
 }
 
-/// As [`line`], for a line that ends with two bytes. The second is not looked at.
+/// As [`line`], for a line that ends with two bytes. The second one is not checked.
 fn line_of_frame(bytes: &[u8], at: usize) -> Line {
     match line(bytes, at, b'\r') {
         Line::To(end) if end + 1 == bytes.len() => Line::Incomplete,
@@ -103,8 +103,8 @@ fn broken(text: &[u8]) -> Parsed<'static> {
 }
 
 impl Parser {
-    /// Reads on. `bytes` are all those that have not been taken: when it answers with
-    /// [`Incomplete`](Parsed::Incomplete), the next call gets the same and more.
+    /// Continues to parse. `bytes` are all those that have not been taken: after
+    /// [`Incomplete`](Parsed::Incomplete), the next call gets the same bytes and more.
     pub fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Parsed<'a> {
         if self.missing.is_none() {
             self.places.clear();
@@ -151,7 +151,7 @@ impl Parser {
                     len
                 }
             };
-            // Its two last bytes are not looked at.
+            // Its last two bytes are not checked.
             if bytes.len() - self.at < len + 2 {
                 return Parsed::Incomplete;
             }
@@ -182,7 +182,7 @@ impl Parser {
         Parsed::Command(Args { bytes: &self.unquoted, places: &self.places }, end + 1)
     }
 
-    /// Gives back memory that an unusual command has needed.
+    /// Frees memory that an unusual command has needed.
     pub fn shrink(&mut self) {
         if self.missing.is_none() {
             self.places.clear();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A quote without its other end, or with something right behind that.
+/// An error: a quote is not closed, or is followed by something other than a space.
 #[derive(Debug)]
 pub struct Unbalanced;
 
@@ -32,7 +32,7 @@ pub fn split(
     }
 }
 
-/// Appends a word; what is behind it.
+/// Appends a word. Returns the bytes behind it.
 fn word<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
     loop {
         match rest {

@@ -1,8 +1,8 @@
 //! A key-value server for redis's clients, in which each key is an actor; and the same server on
 //! three tables with locks, to compare.
 //!
-//! - [`frame`] makes commands out of bytes, [`command`] reads them, [`value`] runs them.
-//! - [`table`]: where the values are, and who may look at one. One file for each choice.
+//! - [`frame`] parses bytes into commands, [`command`] parses their arguments, [`value`] runs them.
+//! - [`table`] keeps the values, and orders the commands on them. One file for each table.
 //! - [`store`] puts these together; [`session`] is one connection, [`server`] all of them.
 
 pub mod command;

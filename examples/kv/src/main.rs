@@ -23,10 +23,10 @@ use tokio::runtime;
 #[derive(Debug, Parser)]
 #[command(name = "kv")]
 struct Options {
-    /// What keeps two commands from one value
+    /// The table, which orders the commands on a value
     #[arg(long, value_enum, default_value_t = Keys::Actors)]
     keys: Keys,
-    /// Where to listen; 0: any free port. It is printed
+    /// The port to listen on; 0: any free port. It is printed
     #[arg(long, default_value_t = 0)]
     port: u16,
     /// The address to listen on
@@ -35,10 +35,10 @@ struct Options {
     /// Threads that serve [default: one for each processor]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// A line of live figures, even if nobody sees it; without this, on a terminal only
+    /// Print live figures, even without a terminal; by default, on a terminal only
     #[arg(long, conflicts_with = "quiet")]
     live: bool,
-    /// No figures
+    /// Print no figures
     #[arg(long)]
     quiet: bool,
 }
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(told) => {
             return match told.print() {
-                // Whoever read the output has seen enough.
+                // The reader has closed the pipe.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&error),
                 _ => ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(1)),
             };
@@ -90,7 +90,7 @@ fn run<T: Table + Default>(options: &Options) -> io::Result<()> {
     let figures = Arc::new(Figures::default());
     runtime.block_on(async {
         let mut pressed = Box::pin(tokio::signal::ctrl_c());
-        // It is listened to from its first poll on: before anybody is told that the server is there.
+        // It listens from its first poll on: before the address is printed.
         tokio::select! {
             biased;
             early = &mut pressed => return early,
@@ -121,7 +121,7 @@ fn run<T: Table + Default>(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// A line of figures each second, over the last one if somebody is looking.
+/// Prints a line of figures each second, over the last one on a terminal.
 async fn show<T: Table>(store: &Store<T>, figures: &Figures) -> io::Result<()> {
     let end = if stderr().is_terminal() { "\r" } else { "\n" };
     let (mut last, mut when) = (0, Instant::now());
@@ -135,7 +135,7 @@ async fn show<T: Table>(store: &Store<T>, figures: &Figures) -> io::Result<()> {
             "{rate:>10.0} commands/s  {connections:>5} connections  {keys:>9} keys  \
              {commands:>12} commands{end}"
         );
-        // It is for whoever looks; if nobody can, the server goes on.
+        // The line is only informative: if it cannot be written, the server goes on.
         drop(stderr().write_all(line.as_bytes()));
     }
 }

@@ -1,6 +1,6 @@
 //! Integers as redis reads and writes them.
 
-/// An integer in its one canonical form: no sign but `-`, no leading zero, no spaces.
+/// Parses an integer in its canonical form: no sign but `-`, no leading zero, no spaces.
 ///
 /// ```
 /// use kv::number::parse;

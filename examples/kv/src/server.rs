@@ -1,4 +1,4 @@
-//! All connections: takes them, counts what they do, and ends.
+//! All connections: accepts them, counts their commands, and ends them.
 
 use std::future::Future;
 use std::io;
@@ -15,12 +15,12 @@ use crate::session::Session;
 use crate::store::Store;
 use crate::table::Table;
 
-/// What is counted. Numbers for people: nothing is read through them, so all of them are relaxed.
+/// Counters for display. No other memory is read through them, so all accesses are relaxed.
 #[derive(Debug, Default)]
 pub struct Figures {
     pub commands: AtomicU64,
     pub connections: AtomicUsize,
-    /// Since the server began.
+    /// Connections since the server began.
     pub accepted: AtomicU64,
 }
 
@@ -30,7 +30,7 @@ impl Figures {
     }
 }
 
-/// Counts a connection while it is there, however it ends.
+/// Counts a connection while it exists, however it ends.
 struct Connected(Arc<Figures>);
 
 impl Connected {
@@ -47,11 +47,11 @@ impl Drop for Connected {
     }
 }
 
-/// Clients that do not take their last replies are left after this time.
+/// The time after which clients that do not take their last replies are dropped.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Serves until `stop` is there. Then no connection is taken, the commands that were read are run
-/// and answered, and all connections are closed.
+/// Serves until `stop` is ready. Then it accepts no connection, runs and answers the commands that
+/// were read, and closes all connections.
 ///
 /// # Errors
 /// `stop` has failed.
@@ -74,11 +74,11 @@ pub async fn serve<T: Table>(
                     let stopping = stopping.clone();
                     sessions.spawn(async move {
                         let _connected = connected;
-                        // A connection that broke concerns nobody else.
+                        // A failed connection affects no other one.
                         drop(session.run(stopping).await);
                     });
                 }
-                // No descriptor is free, say.
+                // For example, no descriptor is free.
                 Err(_) => sleep(Duration::from_millis(50)).await,
             },
             Some(_) = sessions.join_next() => {}

@@ -1,4 +1,4 @@
-//! One connection: reads, runs all that has come, and answers it with one write.
+//! A connection: reads bytes, runs all complete commands, and answers them with one write.
 
 use std::io;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::server::Figures;
 use crate::store::Store;
 use crate::table::Table;
 
-/// So much is read at once, and kept for it.
+/// The number of bytes that are read at once, and the capacity kept for them.
 const READ: usize = 16 * 1024;
-/// Replies of a long pipeline are written when there are so many bytes of them.
+/// The number of bytes at which the replies of a long pipeline are written.
 const WRITE: usize = 256 * 1024;
-/// A command of more bytes is nobody's.
+/// The maximum length of a command.
 const COMMAND: usize = 1024 * 1024 * 1024;
-/// So long, and for so many bytes, a client that was sent away may go on talking, so that it gets
-/// the reason.
+/// The time and the number of bytes for which a client that is being closed may go on sending, so
+/// that it gets the reason.
 const LINGER: (Duration, usize) = (Duration::from_secs(1), 1024 * 1024);
 
-/// What comes after a command.
+/// The next step after a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     GoOn,
@@ -39,7 +39,7 @@ pub(crate) struct Session<T> {
     figures: Arc<Figures>,
     stream: TcpStream,
     parser: Parser,
-    /// What was read, and not taken.
+    /// The bytes that were read, and not taken.
     read: Vec<u8>,
     replies: Vec<u8>,
 }
@@ -50,7 +50,7 @@ impl<T: Table> Session<T> {
         Session { store, figures, stream, parser, read: Vec::new(), replies: Vec::new() }
     }
 
-    /// Until the client goes, or is sent away, or the server stops.
+    /// Runs until the client disconnects or must be closed, or the server stops.
     pub(crate) async fn run(mut self, mut stopping: watch::Receiver<bool>) -> io::Result<()> {
         self.stream.set_nodelay(true)?;
         loop {
@@ -71,7 +71,7 @@ impl<T: Table> Session<T> {
         }
     }
 
-    /// Runs the commands that have come whole.
+    /// Runs the commands that are complete.
     async fn answer(&mut self) -> io::Result<Next> {
         let (mut taken, mut commands, mut next) = (0, 0, Next::GoOn);
         while next == Next::GoOn {
@@ -95,7 +95,7 @@ impl<T: Table> Session<T> {
         }
         self.figures.ran(commands);
         self.read.drain(..taken);
-        // After a large command.
+        // Frees memory after a large command.
         if self.read.capacity() > self.read.len().saturating_mul(4).max(4 * READ) {
             self.read.shrink_to(4 * READ);
             self.parser.shrink();
@@ -113,8 +113,8 @@ impl<T: Table> Session<T> {
         Ok(())
     }
 
-    /// Closes a connection that the client has not closed. If bytes of it were left unread, the
-    /// system would break the connection, and the client might never see its last reply.
+    /// Closes a connection that the client has not closed. If bytes were left unread, the system
+    /// would reset the connection, and the client might never get its last reply.
     async fn linger(mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
         let (time, bytes) = LINGER;
@@ -128,7 +128,7 @@ impl<T: Table> Session<T> {
                 }
             }
         };
-        // Whoever is not gone by then is cut off.
+        // A client that has not closed by then is cut off.
         drop(timeout(time, rest).await);
         Ok(())
     }
@@ -146,7 +146,7 @@ fn run<T: Table>(
         Ok(Request::Many(many)) => store.many(many, args, out),
         Ok(Request::DbSize) => reply::integer(store.len() as i64, out),
         Ok(Request::FlushAll) => {
-            // The runtime gets another thread meanwhile.
+            // The runtime replaces this thread meanwhile.
             tokio::task::block_in_place(|| store.clear());
             reply::ok(out);
         }

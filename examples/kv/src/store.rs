@@ -11,10 +11,10 @@ use crate::reply;
 use crate::table::{Key, Table, Visit};
 use crate::value::{self, Cell, Clock, Op, Value};
 
-/// What the sessions share.
+/// The state that all sessions share.
 ///
-/// A value that expires has a timer, which takes it away in time; whoever comes before that finds it
-/// gone by the clock.
+/// A value that expires has a timer, which removes it. A command that comes before the timer finds
+/// the value expired by the clock.
 pub struct Store<T> {
     table: T,
     clock: Clock,
@@ -23,7 +23,7 @@ pub struct Store<T> {
 
 impl<T: Table + Default> Store<T> {
     /// # Errors
-    /// The system gives no thread for the timers.
+    /// The system provides no thread for the timers.
     pub fn new() -> Result<Arc<Self>, std::io::Error> {
         let clock = Clock::new(Timers::new(MonotonicClock)?);
         Ok(Arc::new_cyclic(|me| Store { table: T::default(), clock, me: me.clone() }))
@@ -35,7 +35,7 @@ impl<T: Table> Store<T> {
         &self.clock
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -44,7 +44,7 @@ impl<T: Table> Store<T> {
         self.table.is_empty()
     }
 
-    /// Drops all keys. May take long.
+    /// Drops all keys. This may take long.
     pub fn clear(&self) {
         self.table.clear();
     }
@@ -84,7 +84,7 @@ impl<T: Table> Store<T> {
         }
     }
 
-    /// Lets `f` change a value; its timer follows.
+    /// Changes a value with `f`, and sets its timer accordingly.
     fn change(&self, key: &[u8], cell: &mut Cell, f: impl FnOnce(&mut Option<Value>)) {
         let expires = |cell: &Cell| cell.value.as_ref().and_then(|value| value.expires);
         let before = expires(cell);
@@ -103,7 +103,7 @@ impl<T: Table> Store<T> {
         });
     }
 
-    /// A timer has come.
+    /// Removes a value whose timer has fired.
     fn expire(&self, key: &[u8]) {
         self.table.with(key, |cell| {
             self.change(key, cell, |value| _ = value::alive(value, &self.clock));
@@ -111,7 +111,7 @@ impl<T: Table> Store<T> {
     }
 }
 
-/// A command on several keys, on its way.
+/// A command on several keys, in progress.
 struct Visitor<T> {
     store: Arc<Store<T>>,
     many: Many,

@@ -1,4 +1,4 @@
-//! What a key holds, and what one command makes of it. All tables run this very code.
+//! The value of a key, and the effects of commands on it. All tables share this code.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,8 +7,8 @@ use turnwise::time::{Timer, Timers};
 use crate::frame::BULK;
 use crate::{number, reply};
 
-/// Milliseconds since 1970, as redis counts. The machine's own clock may jump; this one is read
-/// once, and goes on by the clock of the timers.
+/// A clock in milliseconds since 1970, as redis counts. The system's clock may jump; this one reads
+/// it once, and goes on by the clock of the timers.
 #[derive(Clone, Debug)]
 pub struct Clock {
     timers: Timers,
@@ -26,13 +26,13 @@ impl Clock {
         self.begun + millis(self.timers.now())
     }
 
-    /// Calls `f` at that time, or soon, if it is over.
+    /// Calls `f` at that time, or soon if it has passed.
     pub fn alarm(&self, at: i64, f: impl FnOnce() + Send + 'static) -> Alarm {
         let due = u64::try_from(at.saturating_sub(self.begun)).unwrap_or(0);
         Alarm(self.timers.at(Duration::from_millis(due), f))
     }
 
-    /// So many alarms are set.
+    /// Returns the number of alarms.
     pub fn alarms(&self) -> usize {
         self.timers.len()
     }
@@ -42,7 +42,7 @@ fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A timer that goes with what it is for.
+/// A timer that is cancelled when it is dropped.
 #[derive(Debug)]
 pub struct Alarm(Timer);
 
@@ -56,11 +56,11 @@ impl Drop for Alarm {
 #[derive(Debug)]
 pub struct Value {
     pub bytes: Vec<u8>,
-    /// When it goes, by [`Clock::now`].
+    /// The time at which it expires, by [`Clock::now`].
     pub expires: Option<i64>,
 }
 
-/// What a table keeps for a key. Without a value, it keeps nothing for long.
+/// The cell of a key. A cell without a value does not stay long.
 #[derive(Debug, Default)]
 pub struct Cell {
     pub value: Option<Value>,
@@ -68,16 +68,16 @@ pub struct Cell {
     pub alarm: Option<Alarm>,
 }
 
-/// When a `SET` or an `EXPIRE` does anything.
+/// The conditions of a `SET` or an `EXPIRE`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Only {
-    /// `SET`: no value. `EXPIRE`: no expiry.
+    /// `SET`: only without a value. `EXPIRE`: only without an expiry.
     pub absent: bool,
-    /// `SET`: a value. `EXPIRE`: an expiry.
+    /// `SET`: only with a value. `EXPIRE`: only with an expiry.
     pub present: bool,
-    /// `EXPIRE`: a later one.
+    /// `EXPIRE`: only to a later time.
     pub later: bool,
-    /// `EXPIRE`: an earlier one.
+    /// `EXPIRE`: only to an earlier time.
     pub earlier: bool,
 }
 
@@ -98,7 +98,7 @@ pub enum Op<'a> {
     Del,
 }
 
-/// The value, unless its time is over: then it goes now.
+/// Returns the value, unless it has expired: then removes it.
 pub fn alive<'a>(value: &'a mut Option<Value>, clock: &Clock) -> Option<&'a mut Value> {
     if value.as_ref().and_then(|value| value.expires).is_some_and(|at| at <= clock.now()) {
         *value = None;
@@ -106,7 +106,7 @@ pub fn alive<'a>(value: &'a mut Option<Value>, clock: &Clock) -> Option<&'a mut 
     value.as_mut()
 }
 
-/// Appends what `GET` answers.
+/// Appends the answer to `GET`.
 pub fn get(value: Option<&mut Value>, out: &mut Vec<u8>) {
     match value {
         Some(value) => reply::bulk(&value.bytes, out),
@@ -173,7 +173,7 @@ pub fn apply(value: &mut Option<Value>, op: Op<'_>, clock: &Clock, out: &mut Vec
     }
 }
 
-/// Puts a value in its place. The bytes' memory is used again if it fits.
+/// Replaces a value. The memory of the old bytes is reused if they fit.
 pub fn store(value: &mut Option<Value>, bytes: &[u8], expires: Option<i64>) {
     match value {
         Some(value) if bytes.len() <= value.bytes.capacity() && !is_wasted(value, bytes) => {
@@ -185,7 +185,7 @@ pub fn store(value: &mut Option<Value>, bytes: &[u8], expires: Option<i64>) {
     }
 }
 
-/// Would most of the memory stay empty?
+/// Returns true if most of the memory would stay empty.
 fn is_wasted(value: &Value, bytes: &[u8]) -> bool {
     value.bytes.capacity() > 64 && value.bytes.capacity() / 2 > bytes.len()
 }
@@ -202,12 +202,12 @@ fn add(value: &mut Option<Value>, number: i64, out: &mut Vec<u8>) {
     reply::integer(sum, out);
 }
 
-/// Did it?
+/// Sets the expiry, and returns true, if the conditions hold.
 fn expire(value: &mut Option<Value>, at: i64, only: Only, clock: &Clock) -> bool {
     let Some(found) = value else { return false };
     let refused = match found.expires {
         Some(old) => only.absent || (only.later && at <= old) || (only.earlier && at >= old),
-        // One that never expires is later than all others.
+        // A value that never expires counts as later than all others.
         None => only.present || only.later,
     };
     if refused {

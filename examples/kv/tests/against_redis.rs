@@ -1,17 +1,17 @@
-//! Random commands to this server and to redis: the replies are equal, byte for byte.
+//! Sends random commands to this server and to redis: the replies are equal, byte for byte.
 //!
-//! `KV_COMMANDS=1000000 KV_TABLE=actors cargo test --release --test against_redis` runs more of
-//! them; `KV_SEED` others.
+//! `KV_COMMANDS=1000000 KV_TABLE=actors cargo test --release --test against_redis` runs more
+//! commands; `KV_SEED` changes them.
 
 mod common;
 
 use common::{Client, Dice, Kv, Redis, TABLES, frame, size, text};
 
-/// How the replies of a command are compared.
+/// The comparison of the replies to a command.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Compare {
     Exactly,
-    /// Both servers were asked within this time: in seconds or milliseconds, as the command counts.
+    /// The replies may differ by this time: in seconds or milliseconds, as the command counts.
     Within(i64),
 }
 
@@ -78,7 +78,7 @@ const VALUES: &[&[u8]] = &[
     b"9223372036854775800",
 ];
 
-/// What is wrong as a time, for whatever command.
+/// Values that are invalid as a time, for every command.
 const WRONG_TIMES: &[&[u8]] = &[
     b"0",
     b"-1",
@@ -115,7 +115,8 @@ impl Generator {
         (0..len).map(|_| self.dice.number() as u8).collect()
     }
 
-    /// A time that is not over before the test is, and that is never the same; or a wrong one.
+    /// Returns a time that does not end before the test, and that differs each time; or an invalid
+    /// one.
     fn time(&mut self, millis: bool) -> Vec<u8> {
         if self.dice.one_in(5) {
             return self.dice.pick(WRONG_TIMES).to_vec();
@@ -168,7 +169,7 @@ impl Generator {
             }
             _ => self.unknown(),
         };
-        // Too few, or too many.
+        // Too few arguments, or too many.
         if self.dice.one_in(25) {
             if self.dice.one_in(2) && args.len() > 1 {
                 args.pop();
@@ -244,7 +245,7 @@ impl Generator {
         args
     }
 
-    /// The bytes of a command: a frame, or a line.
+    /// Returns the bytes of a command: a frame, or a line.
     fn encode(&mut self, args: &[Vec<u8>]) -> Vec<u8> {
         if self.dice.one_in(40) {
             return [&b"*0\r\n"[..], &self.encode(args)].concat();
@@ -255,7 +256,7 @@ impl Generator {
             return frame(&args);
         }
         let mut line = Vec::new();
-        // Neither an end of a line nor a zero can be in it, but behind a backslash.
+        // It can contain neither an end of a line nor a zero, except behind a backslash.
         for arg in args {
             line.extend_from_slice(self.dice.pick::<[u8]>(&[b" ", b"  ", b"\t"]));
             let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
@@ -340,7 +341,7 @@ fn compare_with_redis(table: &str, redis: &Redis, commands: usize, seed: u64) {
             errors += usize::from(our.starts_with(b"-"));
         }
     }
-    // What was there at the end, too.
+    // The values at the end are compared too.
     for key in KEYS {
         let get = frame(&[b"get", key]);
         ours.send(&get);

@@ -1,4 +1,4 @@
-//! What expires is gone, and leaves nothing behind; what does not, stays.
+//! Values that expire are removed, and leave nothing behind; other values stay.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn nothing_expires_early() {
     for table in TABLES {
         let kv = Kv::start(table);
         let mut client = kv.client();
-        // Before it is set, so that the server's time is over first.
+        // Taken before the value is set, so that the server's time ends first.
         let begun = Instant::now();
         assert_eq!(client.ask("SET a 1 PX 200"), "+OK");
         assert_eq!(client.ask("SET b 1"), "+OK");
@@ -55,7 +55,7 @@ fn an_old_timer_takes_no_new_value() {
         }
         assert_eq!(client.ask("SET set new"), "+OK");
         assert_eq!(client.ask("EXPIRE longer 1000"), ":1");
-        // It may be gone by now, on a machine that stands still.
+        // It may have expired by now, on a slow machine.
         let persisted = client.number("PERSIST persist");
         client.ask("DEL deleted");
         assert_eq!(client.ask("SET deleted new"), "+OK");

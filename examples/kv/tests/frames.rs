@@ -4,16 +4,16 @@ use kv::frame::{Parsed, Parser};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What came of some bytes.
+/// The outcome of parsing some bytes.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     commands: Vec<Vec<Vec<u8>>>,
     broken: Option<Vec<u8>>,
-    /// So many bytes were taken.
+    /// The number of bytes that were taken.
     taken: usize,
 }
 
-/// Reads pieces as a session does.
+/// Parses pieces as a session does.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let (mut parser, mut bytes, mut outcome) = (Parser::default(), Vec::new(), Outcome::default());
     for piece in pieces {
@@ -53,7 +53,7 @@ fn frame(args: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that frames and lines are made of, and others.
+/// Generates bytes that frames and lines consist of, and others.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(any::<u8>(), 0..40),
@@ -61,7 +61,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What a client may send: frames, lines, and both with something wrong in them.
+/// Generates input as clients send it: frames, lines, and both with errors in them.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let whole = vec(bytes(), 1..5).prop_map(|args| frame(&args));
     let wrong = (vec(bytes(), 1..4), any::<prop::sample::Index>(), any::<u8>());
@@ -74,7 +74,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     let numbers = prop_oneof![Just(-1_i64), Just(0), 0..5_i64, any::<i64>()];
     let head = ("[*$]", numbers).prop_map(|(kind, n)| format!("{kind}{n}\r\n").into_bytes());
     let line = "[a-c\"' \\\\x]{0,12}\r?\n".prop_map(String::into_bytes);
-    // About as long as a line may be.
+    // About the maximum length of a line.
     let long = (65_500..65_600_usize, "[x*\r\n]", "(\r\n|)").prop_map(|(len, first, last)| {
         [first.as_bytes(), &vec![b'1'; len], last.as_bytes()].concat()
     });

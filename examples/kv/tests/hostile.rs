@@ -1,4 +1,4 @@
-//! Wrong commands and hostile frames get redis's own answers, and harm nobody else.
+//! Wrong commands and hostile frames get redis's own answers, and affect no other client.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Client, Dice, Kv, Redis, TABLES, frame, text, until};
 
-/// What becomes of a connection.
+/// The state of a connection afterwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     /// The server closes it.
@@ -22,7 +22,7 @@ enum Then {
 
 use Then::{Ends, GoesOn, Waits};
 
-/// What is sent, what comes back, and what then.
+/// Returns the bytes that are sent, the reply, and the state of the connection afterwards.
 fn frames() -> Vec<(Vec<u8>, &'static str, Then)> {
     let count = "-ERR Protocol error: invalid multibulk length\r\n";
     let bulk = "-ERR Protocol error: invalid bulk length\r\n";
@@ -57,7 +57,7 @@ fn frames() -> Vec<(Vec<u8>, &'static str, Then)> {
         (b"*1\r\n\r\n", "-ERR Protocol error: expected '$', got ' '\r\n", Ends),
         (b"*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n", Ends),
         (b"*2\r\n$4\r\nPINGx\r\n\r\n", "-ERR Protocol error: expected '$', got ' '\r\n", Ends),
-        // The ends of lines are taken on trust.
+        // The ends of lines are not checked.
         (b"*1\r\x00$4\r\x00PINGxx", "+PONG\r\n", GoesOn),
         (b"*1\r\n$4\r\nPINGxx*1\r\n$4\r\nPING\r\n", "+PONG\r\n+PONG\r\n", GoesOn),
         // Lines.
@@ -74,7 +74,7 @@ fn frames() -> Vec<(Vec<u8>, &'static str, Then)> {
         // Other protocols.
         (b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", "", Ends),
         (b"Host: x\r\n", "", Ends),
-        // What came before is answered, what comes behind is not.
+        // Commands before it are answered, those behind it are not.
         (b"PING\r\n*x\r\nPING\r\n", before, Ends),
         (b"QUIT a b\r\nPING\r\n", "+OK\r\n", Ends),
         // Commands.
@@ -108,7 +108,7 @@ fn check(mut client: Client, bytes: &[u8], answer: &str, then: Then, bytewise: b
     let mut send = |bytes: &[u8]| {
         if bytewise {
             for byte in bytes {
-                // A server that has seen enough may be gone.
+                // A server that has read enough may have closed.
                 if client.stream.write_all(&[*byte]).is_err() {
                     return;
                 }
@@ -135,7 +135,7 @@ fn check(mut client: Client, bytes: &[u8], answer: &str, then: Then, bytewise: b
     }
 }
 
-/// Counts on a connection of its own until it is told to stop: so many answers.
+/// Counts on a connection of its own until `stop` is set. Returns the number of answers.
 fn witness(kv: &Kv, stop: &AtomicBool) -> i64 {
     let mut client = kv.client();
     let mut count = 0;
@@ -205,7 +205,7 @@ fn announced_lengths_cost_nothing() {
     assert_eq!(kv.client().number("DBSIZE"), 1);
 }
 
-/// How many connections there are, this one among them.
+/// Returns the number of connections, including this one.
 fn connected(kv: &Kv) -> usize {
     let info = kv.client().ask("INFO");
     let line = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
@@ -257,7 +257,7 @@ fn a_client_that_never_reads_costs_little() {
     beside_a_witness(&kv, || {
         client.stream.set_write_timeout(Some(Duration::from_millis(500))).expect("an option");
         let batch = frame(&[b"GET", b"big"]).repeat(1000);
-        // Until nothing goes in any more: each thousand asks for a gigabyte.
+        // Writes until the socket takes no more: each thousand asks for a gigabyte.
         for _ in 0..10_000 {
             if client.stream.write_all(&batch).is_err() {
                 break;
@@ -280,7 +280,7 @@ fn large_values_come_back_whole() {
         client.send(&frame(&[b"GET", b"big"]));
         let reply = client.reply();
         assert!(reply.starts_with(b"$33554432\r\n") && reply[11..].starts_with(&big));
-        // Keys in the tens of thousands, too.
+        // Tens of thousands of keys, too.
         let keys: Vec<_> = (0..20_000).map(|n| format!("key {n}").into_bytes()).collect();
         let mut args: Vec<&[u8]> = vec![b"MSET"];
         for key in &keys {
@@ -296,8 +296,8 @@ fn large_values_come_back_whole() {
     }
 }
 
-/// A system breaks a connection that is closed before everything was read, and what was written to
-/// it last may be lost.
+/// A system resets a connection that is closed before everything was read, and the last bytes
+/// written to it may be lost.
 #[test]
 fn who_talks_on_gets_the_reason_all_the_same() {
     let kv = Kv::start("actors");

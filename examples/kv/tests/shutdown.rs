@@ -16,12 +16,12 @@ fn ctrl_c_ends_it_whatever_the_clients_do() {
         client.send(&frame(&[b"SET", b"big", &big, b"EX", b"1000"]));
         assert_eq!(client.reply(), b"+OK\r\n");
         assert_eq!(client.ask("SET a 1"), "+OK");
-        // One says nothing, one has said a half, one does not read.
+        // One client sends nothing, one has sent a half, one does not read.
         let _idle = kv.client();
         let mut half = kv.client();
         half.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$100\r\nhalf");
         let mut deaf = kv.client();
-        // It came last: the others are connected, too.
+        // It came last: so the others are connected, too.
         assert_eq!(deaf.ask("PING"), "+PONG");
         deaf.send(&frame(&[b"GET", b"big"]).repeat(50));
         assert_eq!(client.ask("PING"), "+PONG");

@@ -49,7 +49,7 @@ fn many_clients_increment_and_nothing_is_lost() {
     }
 }
 
-/// Keys that come and go under everybody's hands: whoever made one is the only one that did.
+/// Keys that are made and deleted by all clients: each key is made by exactly one of them.
 #[test]
 fn a_key_that_comes_and_goes_is_made_once() {
     let rounds = size(500, 5000);
@@ -79,7 +79,7 @@ fn a_key_that_comes_and_goes_is_made_once() {
     }
 }
 
-/// Says that it is over when it is dropped: a panic, too, ends those that go on until then.
+/// Sets the flag when it is dropped: a panic, too, ends the threads that run until then.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -88,7 +88,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// How often somebody saw one half of an `MSET`.
+/// Returns the number of observations of one half of an `MSET`.
 fn torn(table: &str) -> usize {
     let kv = Kv::start(table);
     let over = AtomicBool::new(false);
@@ -141,8 +141,8 @@ fn mset_is_one_step_where_it_is_promised() {
     println!("dashmap, which promises nothing: {} halves seen", torn("dashmap"));
 }
 
-/// `FLUSHALL` is one step, too: what a client has written after it stays, what it wrote before is
-/// gone, whatever the others do.
+/// `FLUSHALL` is atomic, too: values that a client has written after it stay, those before it are
+/// removed, whatever the others do.
 #[test]
 fn flushall_takes_what_was_there_and_no_more() {
     let rounds = size(50, 500);

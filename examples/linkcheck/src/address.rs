@@ -1,54 +1,54 @@
-//! Where links lead.
+//! Addresses of pages, and targets of links.
 //!
-//! The hosts have names, `host-0.test` and so on, in a domain that is nobody's. So an address is
-//! the same in every run, whatever ports the hosts listen on.
+//! The hosts have names, `host-0.test` and so on, in a domain that is reserved for tests. So an
+//! address is the same in every run, whatever ports the hosts listen on.
 
 use std::sync::Arc;
 
 use url::Url;
 
-/// A page or a file: its host, and the path, encoded. A folder of files is the same whatever the
-/// query is, so that is left out: a page has one address.
+/// The address of a page or a file: its host, and the encoded path. The query is left out, because
+/// a folder of files ignores it: so a page has one address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// The number of the host.
     pub host: usize,
-    /// Begins with a slash.
+    /// The path, which begins with a slash.
     pub path: Arc<str>,
 }
 
-/// The name of a host.
+/// Returns the name of a host.
 pub fn name(host: usize) -> String {
     format!("host-{host}.test")
 }
 
 impl Address {
-    /// The URL of it.
+    /// Returns its URL.
     ///
     /// # Errors
-    /// The path is none; one that came out of a URL is.
+    /// The path is invalid; one that was taken from a URL is valid.
     pub fn url(&self) -> Result<Url, url::ParseError> {
         Url::parse(&format!("http://{}{}", name(self.host), self.path))
     }
 
-    /// As a person reads it: the path in the folder.
+    /// Returns the path in the folder, for display.
     pub fn shown(&self) -> &str {
         self.path.strip_prefix('/').unwrap_or(&self.path)
     }
 }
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place {
-    /// To one of the hosts, and to a part of the page, encoded.
+    /// One of the hosts, and a part of the page, encoded.
     Here(Address, Option<String>),
-    /// To another host, or it is for no HTTP client at all: `mailto:`, `data:`.
+    /// Another host, or a scheme that no HTTP client serves: `mailto:`, `data:`.
     Elsewhere,
-    /// It is no link: why.
+    /// None: the link is invalid, for this reason.
     Nowhere(String),
 }
 
-/// Where a link on a page leads.
+/// Returns the target of a link on a page.
 pub fn lead(base: &Url, link: &str, hosts: usize) -> Place {
     let url = match base.join(link) {
         Ok(url) => url,

@@ -1,9 +1,9 @@
-//! The actor that keeps the book: which addresses are known, what is there, which links wait.
+//! The actor that keeps the book: the known addresses, their contents, and the links that wait.
 //!
-//! - B1: a link is a value that nobody can copy. It is made when a page is read, it waits at one
+//! - B1: a link is a value that cannot be copied. It is made when a page is read, it waits at one
 //!   address at a time, and ends in one call, which counts it. So each ends once, in one way.
-//! - B2: `open` counts the visits that were sent and not told of. Each is told of once, whatever
-//!   becomes of it, so the crawl ends.
+//! - B2: `open` counts the visits that were sent and not reported. Each is reported once, whatever
+//!   its outcome, so the crawl ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,63 +15,63 @@ use crate::crawl::{Line, Watch};
 use crate::host::{Found, Host, Outcome, Seen, Ticket, Visit};
 use crate::page;
 
-/// Redirections that a link may take.
+/// The maximum number of redirections of a link.
 const HOPS: u8 = 5;
 
-/// How links have ended.
+/// The outcomes of links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// They lead somewhere.
+    /// Links whose target exists.
     pub ok: u64,
-    /// They certainly do not.
+    /// Links whose target certainly does not exist.
     pub dead: u64,
-    /// Nobody knows.
+    /// Links whose target is unknown.
     pub gave_up: u64,
-    /// They lead to other hosts, which are not asked.
+    /// Links to other hosts, which are not visited.
     pub elsewhere: u64,
 }
 
 impl Tally {
-    /// All of them.
+    /// Returns the sum of all.
     pub fn sum(&self) -> u64 {
         self.ok + self.dead + self.gave_up + self.elsewhere
     }
 }
 
-/// A link that is not known to lead somewhere.
+/// A link whose target is not known to exist.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trouble {
-    /// The page that has it; none if the page itself was to be visited first.
+    /// The page of the link; none for a page that was visited first.
     pub page: Option<Arc<str>>,
-    /// As it is written.
+    /// The link, as it is written.
     pub link: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Certainly?
+    /// True if the target certainly does not exist.
     pub dead: bool,
 }
 
-/// What a crawl has found.
+/// The findings of a crawl.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Pages of the folder that were to be visited.
     pub pages: u64,
-    /// How they ended.
+    /// The outcomes of those visits.
     pub visited: Tally,
     /// Links on the pages that were read, each once for each page.
     pub links: u64,
-    /// How they ended.
+    /// The outcomes of those links.
     pub followed: Tally,
-    /// Requests that were made.
+    /// The number of requests.
     pub requests: u64,
-    /// Those of them that were made again.
+    /// The number of them that were retries.
     pub again: u64,
-    /// In the order of the pages and links.
+    /// The links without a known target, in the order of the pages and links.
     pub troubles: Vec<Trouble>,
 }
 
 impl Findings {
-    /// Has everything that was begun ended in one way?
+    /// Returns true if all pages and links have ended in one way.
     pub fn adds_up(&self) -> bool {
         let troubles = |dead| self.troubles.iter().filter(|one| one.dead == dead).count() as u64;
         self.pages == self.visited.sum()
@@ -81,10 +81,10 @@ impl Findings {
     }
 }
 
-/// Begins with these pages.
+/// A message that begins the crawl with these pages.
 pub(crate) struct Start(pub(crate) Vec<Address>);
 
-/// What came of a visit.
+/// A message with the outcome of a visit.
 pub(crate) struct Visited {
     pub(crate) address: Address,
     pub(crate) seen: Seen,
@@ -92,21 +92,21 @@ pub(crate) struct Visited {
 
 /// A link that has not ended. No `Clone`: B1.
 struct Link {
-    /// None: a page that is visited first.
+    /// None for a page that is visited first.
     page: Option<Arc<str>>,
     text: String,
     part: Option<String>,
     hops: u8,
 }
 
-/// What is known of an address.
+/// The known state of an address.
 enum Known {
-    /// A visit is under way, and these links wait for it.
+    /// A visit is outstanding, and these links wait for it.
     Asked(Vec<Link>),
     Seen(Outcome),
 }
 
-/// How a link ends.
+/// The end of a link.
 enum End {
     Ok,
     Elsewhere,
@@ -118,10 +118,10 @@ enum End {
 pub struct Book<L: Line> {
     hosts: Vec<Actor<Host<L>>>,
     known: HashMap<Address, Known>,
-    /// Visits that were sent and not told of (B2).
+    /// Visits that were sent and not reported (B2).
     open: usize,
     findings: Findings,
-    /// Until the end.
+    /// Taken at the end.
     done: Option<Promise<Findings>>,
     watch: Watch,
 }
@@ -141,7 +141,7 @@ impl<L: Line> Book<L> {
                 None => {
                     let visit = Visit(Ticket::new(to.clone(), book.clone()));
                     self.open += 1;
-                    // The answer comes as a message, by the ticket: also if the host has stopped.
+                    // The outcome comes as a message, by the ticket: also if the host has stopped.
                     drop(self.hosts[to.host].ask_async(visit));
                     self.known.insert(to, Known::Asked(vec![link]));
                     return;
@@ -173,7 +173,7 @@ impl<L: Line> Book<L> {
         self.end(link, end);
     }
 
-    /// Counts a link: it is gone then (B1).
+    /// Counts a link, and drops it (B1).
     fn end(&mut self, link: Link, end: End) {
         let Findings { visited, followed, troubles, .. } = &mut self.findings;
         let tally = if link.page.is_none() { visited } else { followed };
@@ -189,7 +189,7 @@ impl<L: Line> Book<L> {
         }
     }
 
-    /// Is it over? Then says what was found.
+    /// Reports the findings if the crawl has ended.
     fn look(&mut self) {
         (self.watch)((self.known.len() - self.open) as u64, self.known.len() as u64);
         if self.open == 0 {
@@ -207,7 +207,7 @@ impl<L: Line> Handler<Start> for Book<L> {
     type Reply = ();
 
     fn handle(&mut self, Start(pages): Start, cx: &mut Context<'_, Self>) {
-        // None: the crawl was dropped, and nobody waits for its end.
+        // None: the crawl was dropped, and no caller waits for its end.
         let Some(book) = cx.actor() else { return };
         for page in pages {
             self.findings.pages += 1;

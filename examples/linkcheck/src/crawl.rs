@@ -7,11 +7,11 @@
 //!            Visited: a plain turn of the book, for each Visit
 //! ```
 //!
-//! Nobody waits for the other, so nothing can wait in a circle. Mailboxes have no bound, and need
-//! none: the book asks for each address once.
+//! Neither actor waits for the other, so there is no deadlock. Mailboxes have no bound, and need
+//! none: the book sends one visit for each address.
 //!
-//! Nothing here knows of sockets, of a runtime or of the machine's clock: what an actor asks is a
-//! [`Line`], its executor is the caller's, and time is that of the caller's [`Timers`].
+//! This module uses no sockets, no runtime and no system clock: an actor sends requests to a
+//! [`Line`], its executor is the caller's, and its time is that of the caller's [`Timers`].
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,43 +25,43 @@ use crate::book::{Book, Findings, Start};
 use crate::host::Host;
 use crate::site::Response;
 
-/// A host, as the one client that it has here.
+/// A connection to a host, used by one client.
 pub trait Line: Send + 'static {
-    /// Asks for a path. A future that is dropped takes its request back.
+    /// Requests a path. A dropped future withdraws its request.
     ///
     /// # Errors
-    /// There is no answer, and never will be one to this request: why.
+    /// There is no answer to this request, and never will be, for the returned reason.
     fn get(&mut self, path: &str) -> impl Future<Output = Result<Response, String>> + Send;
 }
 
-/// How hosts are treated.
+/// The rules for requests to hosts.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// So long a host is left alone between two requests.
+    /// The pause between two requests to a host.
     pub pause: Duration,
-    /// So long before a request is made again; twice as long each time after.
+    /// The time before the first retry; it doubles with each further one.
     pub backoff: Duration,
-    /// So long an answer may take.
+    /// The maximum time of an answer.
     pub limit: Duration,
-    /// So often a request is made, at most.
+    /// The maximum number of attempts of a request.
     pub tries: u32,
 }
 
-/// What is called with the addresses that are done, and those that are known.
+/// A function that is called with the number of finished addresses, and of known ones.
 pub type Watch = Box<dyn FnMut(u64, u64) + Send>;
 
-/// A crawl that runs.
+/// A running crawl.
 pub struct Crawl<L: Line> {
     hosts: Vec<Actor<Host<L>>>,
-    /// It goes on as long as this is there.
+    /// The crawl goes on as long as this exists.
     _book: Actor<Book<L>>,
-    /// What it found: when every link has ended, in one way or another.
+    /// The findings, ready when every link has ended.
     pub found: Reply<Findings>,
 }
 
 impl<L: Line> Crawl<L> {
-    /// Begins: visits these pages, and all that they link to. Without an executor, the actors run
-    /// where their messages come from, and in the pool of the process.
+    /// Starts a crawl: visits these pages, and all that they link to. Without an executor, the
+    /// actors run on the threads that send to them, and in the pool of the process.
     ///
     /// # Errors
     /// An actor cannot be built.
@@ -82,13 +82,13 @@ impl<L: Line> Crawl<L> {
         let (done, found) = promise();
         let book = Book::new(hosts.clone(), done, watch);
         let book = built(Actor::builder().name("book"), book, &executor)?;
-        // One that is refused drops the promise: then `found` says so.
+        // If it is refused, the promise is dropped, and `found` fails.
         drop(book.tell(Start(pages)));
         Ok(Crawl { hosts, _book: book, found })
     }
 
-    /// What ends the crawl early: turns are cut at their awaits, messages dropped; all links that
-    /// have not ended are given up, and what was found is there.
+    /// Returns a function that ends the crawl early: turns are cancelled at their awaits, messages
+    /// are dropped, links that have not ended are given up, and the findings are ready.
     pub fn stop(&self) -> impl Fn() + Send + Sync + 'static {
         let hosts: Vec<_> = self.hosts.iter().map(Actor::downgrade).collect();
         move || {

@@ -11,20 +11,20 @@ use turnwise::time::Timers;
 use crate::address::name;
 use crate::site::{Response, Site};
 
-/// What goes wrong.
+/// The faults of the hosts.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// The same seed, the same faults.
+    /// The seed, which decides the faults.
     pub seed: u64,
-    /// An answer takes so long, half of it more or less.
+    /// The mean delay of an answer; it varies by half.
     pub delay: Duration,
-    /// So many paths of a hundred fail at first: once or twice.
+    /// The percentage of paths that fail at first: once or twice.
     pub errors: u8,
-    /// So many hosts, the last ones, never answer.
+    /// The number of hosts, the last ones, that never answer.
     pub mute: usize,
 }
 
-/// A number that the seed and the names decide (FNV-1a, then SplitMix64's last step).
+/// Returns a number determined by the seed and the names (FNV-1a, then SplitMix64's last step).
 pub(crate) fn draw(seed: u64, what: &str, path: &str, number: u64) -> u64 {
     let mut mixed = seed ^ 0xcbf2_9ce4_8422_2325;
     let number = number.to_le_bytes();
@@ -36,20 +36,20 @@ pub(crate) fn draw(seed: u64, what: &str, path: &str, number: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// A host: what it serves, and how badly.
+/// A host: the site that it serves, and its faults.
 pub struct Origin {
     site: Arc<Site>,
     host: usize,
     name: String,
     faults: Faults,
     timers: Timers,
-    /// How often each path was asked for.
+    /// The number of requests for each path.
     asked: Mutex<HashMap<String, u64>>,
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// A request that is being answered, or was until its client has gone.
+/// A request in progress, until it is answered or its client has gone.
 struct Busy<'a>(&'a AtomicUsize);
 
 impl Drop for Busy<'_> {
@@ -59,7 +59,7 @@ impl Drop for Busy<'_> {
 }
 
 impl Origin {
-    /// All hosts of a site. Delays are measured by these timers.
+    /// Makes all hosts of a site. Delays are measured by these timers.
     pub fn all(site: &Arc<Site>, faults: &Faults, timers: &Timers) -> Vec<Arc<Origin>> {
         let one = |host| Origin {
             site: site.clone(),
@@ -74,7 +74,7 @@ impl Origin {
         (0..site.hosts()).map(|host| Arc::new(one(host))).collect()
     }
 
-    /// Answers a request, sooner or later. None: the connection breaks.
+    /// Answers a request after its delay. None: the connection breaks.
     pub async fn answer(&self, path: &str) -> Option<Response> {
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         let _busy = Busy(&self.now);
@@ -105,12 +105,12 @@ impl Origin {
         Some(self.site.answer(self.host, path))
     }
 
-    /// The name of the host.
+    /// Returns the name of the host.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many requests it has had at once, at most.
+    /// Returns the maximum number of concurrent requests so far.
     pub fn most_at_once(&self) -> usize {
         self.most.load(Ordering::Relaxed)
     }

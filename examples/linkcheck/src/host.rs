@@ -1,7 +1,7 @@
 //! The actor of a host: one turn for each address, however many requests that takes.
 //!
-//! The turn awaits: the pause, the answer, the time until the next try. It has the host for itself
-//! meanwhile, so there is never a second request, and nothing to lock.
+//! The turn awaits the pause, the answer, and the time until the next attempt. It has exclusive
+//! access to the host meanwhile, so there is never a second request, and nothing needs a lock.
 
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
@@ -19,31 +19,31 @@ use crate::net::status;
 use crate::page;
 use crate::site::Response;
 
-/// Addresses in a row that a host does not answer for: then it is not asked again.
+/// The number of consecutive addresses without an answer after which a host is not visited again.
 const PATIENCE: u32 = 3;
 
-/// What there is at an address.
+/// The content of an address.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// A page, with these parts.
+    /// A page with these parts.
     Page(HashSet<Box<str>>),
-    /// What has no parts.
+    /// A file, which has no parts.
     File,
     Moved(Place),
-    /// Certainly nothing: why.
+    /// Certainly nothing, for this reason.
     Dead(String),
-    /// Nobody knows: why.
+    /// Unknown, for this reason.
     GaveUp(String),
 }
 
-/// A link of a page: as it is written, and where it leads.
+/// A link of a page: its text, and its target.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) text: String,
     pub(crate) place: Place,
 }
 
-/// What came of a visit.
+/// The outcome of a visit.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) outcome: Outcome,
@@ -51,13 +51,14 @@ pub(crate) struct Seen {
     pub(crate) requests: u64,
 }
 
-/// Asks a host for an address.
+/// A request to visit an address.
 pub(crate) struct Visit<L: Line>(pub(crate) Ticket<L>);
 
-/// The book is told once what came of a visit, also if that is cut, dropped or panics.
+/// Reports the outcome of a visit to the book once, also if the visit is cancelled, dropped or
+/// panics.
 pub(crate) struct Ticket<L: Line> {
     address: Address,
-    /// Until it is told.
+    /// Taken by the report.
     book: Option<Actor<Book<L>>>,
 }
 
@@ -68,7 +69,7 @@ impl<L: Line> Ticket<L> {
 
     fn tell(&mut self, seen: Seen) {
         if let Some(book) = self.book.take() {
-            // A book that takes nothing any more has nobody who would read it.
+            // If the book takes no more messages, no caller waits for the findings.
             drop(book.tell(Visited { address: self.address.clone(), seen }));
         }
     }
@@ -85,18 +86,18 @@ impl<L: Line> Drop for Ticket<L> {
 pub struct Host<L> {
     line: L,
     number: usize,
-    /// How many hosts there are.
+    /// The number of hosts.
     hosts: usize,
     rules: Rules,
     timers: Timers,
-    /// When the last request was over.
+    /// The end of the last request.
     last: Option<Duration>,
-    /// Addresses in a row that it has not answered for.
+    /// The number of consecutive addresses without an answer.
     silent: u32,
 }
 
 impl<L: Line> Host<L> {
-    /// The host with this number, of so many.
+    /// Makes the host with this number.
     pub(crate) fn new(
         line: L,
         (number, hosts): (usize, usize),
@@ -106,7 +107,7 @@ impl<L: Line> Host<L> {
         Host { line, number, hosts, rules, timers, last: None, silent: 0 }
     }
 
-    /// Asks until there is an answer that stays, or not again.
+    /// Sends requests until an answer is final, or the attempts are used up.
     async fn visit(&mut self, path: &str) -> Seen {
         let (mut requests, mut wait) = (0, Duration::ZERO);
         let (mut heard, mut why) = (false, String::new());
@@ -141,8 +142,8 @@ impl<L: Line> Host<L> {
         Seen { outcome: Outcome::GaveUp(format!("{why}, {times}")), links: Vec::new(), requests }
     }
 
-    /// Waits so long, and until the host has had its pause.
-    // By `&mut`: a shared reference that is held across an await asks the state to be `Sync`.
+    /// Waits this long, and until the host has had its pause.
+    // By `&mut`: a shared reference that is held across an await requires a `Sync` state.
     async fn rest(&mut self, wait: Duration) {
         let Some(last) = self.last else { return };
         let over = last.saturating_add(wait.max(self.rules.pause));
@@ -152,7 +153,7 @@ impl<L: Line> Host<L> {
         }
     }
 
-    /// What an answer says that another try would not change.
+    /// Evaluates an answer that a retry would not change.
     fn read(&self, path: &str, response: Response) -> (Outcome, Vec<Found>) {
         let Response { status: code, html, location, body } = response;
         let address = Address { host: self.number, path: path.into() };
@@ -189,7 +190,7 @@ impl<L: Line> AsyncHandler<Visit<L>> for Host<L> {
     }
 }
 
-/// What a future says, or none if the time was over first: then it is dropped.
+/// Returns the output of the future, or none if the limit passes first: then the future is dropped.
 async fn within<T>(timers: &Timers, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut over) = (pin!(future), pin!(timers.sleep(limit)));
     poll_fn(|cx| match future.as_mut().poll(cx) {

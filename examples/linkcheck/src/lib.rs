@@ -1,5 +1,5 @@
-//! Finds dead links in a folder of HTML. The README beside this says what it prints, and when it
-//! fails; `crawl` is where to begin reading.
+//! Finds dead links in a folder of HTML. The README beside this describes the output and the
+//! failures; `crawl` is the module to read first.
 
 pub mod address;
 pub mod book;

@@ -17,72 +17,72 @@ use linkcheck::faults::Faults;
 use linkcheck::report::Report;
 use linkcheck::run::Plan;
 
-/// What follows the options.
+/// The help text after the options.
 const AFTER: &str = "\
 times: 500us, 20ms, 5s, 1m, 1h
 exit codes: 0 every link leads somewhere; 1 some are dead, or were given up;
   2 wrong usage, or a folder that cannot be used; 130 interrupted";
 
 /// Finds dead links: serves a folder of HTML on loopback, by several hosts that
-/// are slow and fail, and crawls it with an actor for each host. No other host is
-/// asked for anything.
+/// are slow and fail, and crawls it with an actor for each host. No other host
+/// gets a request.
 #[derive(Parser)]
 #[command(name = "linkcheck", verbatim_doc_comment, next_line_help = true, after_help = AFTER)]
 struct Args {
     /// The folder: target/doc, for example.
     dir: PathBuf,
 
-    /// So many hosts, which its top folders go round.
+    /// The number of hosts, which share the folders.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = hosts)]
     hosts: usize,
 
-    /// A host is left alone so long between two requests.
+    /// The pause between two requests to a host.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = duration)]
     pause: Duration,
 
-    /// So long an answer may take.
+    /// The maximum time of an answer.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some_time)]
     limit: Duration,
 
-    /// So often a request is made, at most.
+    /// The maximum attempts of a request.
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
 
-    /// So long before another try; then twice as long.
+    /// The pause before a retry; it doubles each time.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
     backoff: Duration,
 
-    /// So long the crawl may take.
+    /// The time limit of the crawl.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = some_time)]
     within: Duration,
 
-    /// A MODEL of a network: an answer takes about so long.
+    /// A MODEL of a network: the mean time of an answer.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
     delay: Duration,
 
-    /// So many paths of a hundred fail at first, once or twice.
+    /// The percentage of paths that fail at first.
     #[arg(long, value_name = "PERCENT", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
     errors: u8,
 
-    /// So many hosts never answer.
+    /// The number of hosts that never answer.
     #[arg(long, value_name = "N", default_value_t = 0)]
     mute: usize,
 
-    /// Put so many dead links there, and see that they are found.
+    /// Plant this many dead links, and check that they are found.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = plants)]
     plant: usize,
 
-    /// The same seed, the same faults.
+    /// The seed, which decides the faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Without sockets and in virtual time: the same seed prints the same.
+    /// Use virtual time and no sockets: one seed prints the same.
     #[arg(long)]
     simulate: bool,
 
-    /// Print one JSON object, and nothing else.
+    /// Print only one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
             return put(&error.to_string(), 0);
         }
         Err(error) => {
-            // If nobody reads it, the exit code says it.
+            // If it cannot be written, the exit code reports it.
             let _ = write!(io::stderr(), "{error}");
             return ExitCode::from(2);
         }
@@ -144,7 +144,7 @@ fn failed(problem: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints to the standard output, which may be gone or full.
+/// Prints to the standard output, which may be closed or full.
 fn put(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -180,12 +180,12 @@ fn run(args: &Args) -> Result<Report, String> {
         plan.over_sockets(Some(executor), watch, interrupted).await
     });
     bar.finish_and_clear();
-    // A host that never answers would be waited for.
+    // Otherwise the runtime would wait for a host that never answers.
     runtime.shutdown_background();
     report
 }
 
-/// On a terminal; nothing is drawn anywhere else.
+/// Returns a progress bar, which is drawn only on a terminal.
 fn bar(silent: bool) -> ProgressBar {
     if silent {
         return ProgressBar::hidden();
@@ -194,7 +194,8 @@ fn bar(silent: bool) -> ProgressBar {
     ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Ready at the first Ctrl-C or SIGTERM. They are listened to from this call on.
+/// Returns a future that is ready at the first Ctrl-C or SIGTERM. The signals are caught from this
+/// call on.
 #[cfg(unix)]
 fn signals() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};

@@ -21,16 +21,16 @@ use crate::crawl::Line;
 use crate::faults::Origin;
 use crate::site::Response;
 
-/// Bytes that are read of an answer, at most.
+/// The maximum number of bytes that are read of an answer.
 const MOST: usize = 64 << 20;
 
-/// After this time a listener that fails is asked again: the system may have files for it then.
+/// The pause after a listener has failed: the system may have descriptors again then.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Serves a host on a free port of the loopback interface, as long as the runtime is there.
+/// Serves a host on a free port of the loopback interface, as long as the runtime exists.
 ///
 /// # Errors
-/// The system has no port for it.
+/// The system provides no port.
 pub async fn serve(origin: Arc<Origin>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
@@ -43,7 +43,7 @@ pub async fn serve(origin: Arc<Origin>) -> io::Result<SocketAddr> {
             let _ = stream.set_nodelay(true);
             let origin = origin.clone();
             let service = service_fn(move |request| answer(origin.clone(), request));
-            // A client that has gone is no error of ours.
+            // A closed connection is not an error of the server.
             tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
         }
     });
@@ -65,9 +65,9 @@ async fn answer(
     head.body(Full::new(response.body.into())).map_err(io::Error::other)
 }
 
-/// The connection to a host. It is made on first need, and again when it was lost.
+/// The connection to a host. It is opened on first use, and again after it was lost.
 pub struct Connection {
-    /// Turns may run where no runtime is: on rayon's threads.
+    /// Turns may run on threads without a runtime, such as rayon's.
     runtime: Handle,
     name: String,
     address: SocketAddr,
@@ -75,7 +75,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// One that is not made yet, in this runtime.
+    /// Makes a connection that is not open yet, in this runtime.
     pub fn new(runtime: Handle, name: &str, address: SocketAddr) -> Self {
         Connection { runtime, name: name.into(), address, kept: None }
     }
@@ -87,7 +87,7 @@ impl Connection {
             let _ = stream.set_nodelay(true);
             let made = handshake(TokioIo::new(stream)).await;
             let (requests, connection) = made.map_err(|error| error.to_string())?;
-            // It ends with `requests`; how, the request that runs is told.
+            // It ends with `requests`; the request that runs gets the error.
             tokio::spawn(connection);
             Ok(requests)
         });
@@ -97,7 +97,7 @@ impl Connection {
 
 impl Line for Connection {
     async fn get(&mut self, path: &str) -> Result<Response, String> {
-        // A request that is given up takes its connection with it: nobody reads its answer later.
+        // A cancelled request closes its connection: so its answer is not read later.
         let mut requests = match self.kept.take() {
             Some(kept) if !kept.is_closed() => kept,
             _ => self.dial().await?,
@@ -119,7 +119,7 @@ impl Line for Connection {
     }
 }
 
-/// A status as people know it.
+/// Returns a status as text.
 pub(crate) fn status(code: u16) -> String {
     StatusCode::from_u16(code).map_or_else(|_| code.to_string(), |status| status.to_string())
 }

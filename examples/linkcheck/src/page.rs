@@ -1,4 +1,4 @@
-//! What a page has: links, and parts that links can lead to.
+//! The contents of a page: links, and parts that links can name.
 
 use std::collections::HashSet;
 
@@ -6,23 +6,23 @@ use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{Token, Tokenizer};
 use percent_encoding::percent_decode_str;
 
-/// What a link checker reads of a page.
+/// The parts of a page that a link checker reads.
 #[derive(Debug, Default)]
 pub struct Page {
-    /// Each once, in their order.
+    /// The links, each once, in their order.
     pub links: Vec<String>,
-    /// The names of its parts.
+    /// The names of the parts.
     pub parts: HashSet<Box<str>>,
-    /// What its links are relative to, if that is not the page.
+    /// The base of the links, if that is not the page.
     pub base: Option<String>,
-    /// Where it sends browsers at once.
+    /// The target of an immediate refresh.
     pub refresh: Option<String>,
 }
 
-/// Reads a page; HTML that is broken is read as browsers read it.
+/// Parses a page; broken HTML is read as browsers read it.
 pub fn read(html: &[u8]) -> Page {
     let mut emitter = DefaultEmitter::<()>::default();
-    // What is in scripts and styles is no tag.
+    // The contents of scripts and styles are not tags.
     emitter.naively_switch_states(true);
     let (mut page, mut known) = (Page::default(), HashSet::new());
     for token in Tokenizer::new_with_emitter(html, emitter) {
@@ -62,7 +62,7 @@ pub fn read(html: &[u8]) -> Page {
     page
 }
 
-/// The URL of `0; URL=there`.
+/// Returns the URL of `0; URL=there`.
 fn sends_to(content: &str) -> Option<String> {
     let (time, url) = content.split_once([';', ','])?;
     let (name, url) = url.split_once('=')?;
@@ -70,8 +70,9 @@ fn sends_to(content: &str) -> Option<String> {
     at_once.then(|| url.trim().trim_matches(['"', '\'']).to_owned())
 }
 
-/// Is there the part that a URL names? By the name as it is, or decoded; the top always is. A range
-/// of lines, `10-20`, is there if both lines are: scripts of documented sources show it.
+/// Returns true if the part of a URL exists: under its name as it is, or decoded; the top always
+/// exists. A range of lines, `10-20`, exists if both lines do: scripts of documented sources show
+/// it.
 pub fn has(parts: &HashSet<Box<str>>, part: &str) -> bool {
     let line = |line: &str| line.bytes().all(|byte| byte.is_ascii_digit()) && parts.contains(line);
     let lines = || part.split_once('-').is_some_and(|(from, to)| line(from) && line(to));

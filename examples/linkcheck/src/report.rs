@@ -1,4 +1,4 @@
-//! What is printed: dead links, and a summary that is read in ten seconds; or JSON.
+//! The output: dead links, and a short summary; or JSON.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,34 +11,34 @@ use crate::book::{Findings, Tally, Trouble};
 use crate::faults::Origin;
 use crate::site::{Plant, Site};
 
-/// Lines are no longer than this.
+/// The maximum length of a line.
 const COLUMNS: usize = 80;
 
-/// How a crawl has ended.
+/// The end of a crawl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Everything was visited.
     Whole,
-    /// Its time was over.
+    /// The time limit passed.
     OutOfTime,
-    /// Somebody wanted it to.
+    /// The crawl was interrupted.
     Interrupted,
 }
 
-/// What came of a crawl.
+/// The result of a crawl.
 #[derive(Debug)]
 pub struct Report {
-    /// What was found.
+    /// The findings.
     pub findings: Findings,
-    /// How many hosts there were.
+    /// The number of hosts.
     pub hosts: usize,
-    /// The most requests that a host has had at once.
+    /// The maximum number of concurrent requests to a host.
     pub at_once: usize,
     /// The dead links that were planted.
     pub plants: Vec<Plant>,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
-    /// How it has ended.
+    /// The end of the crawl.
     pub ended: Ended,
 }
 
@@ -55,7 +55,7 @@ impl Report {
         Report { findings, hosts: site.hosts(), at_once, plants, took, ended }
     }
 
-    /// Those that were found, of the links that were planted.
+    /// Returns the number of planted links that were found.
     pub fn plants_found(&self) -> usize {
         let dead = self.findings.troubles.iter().filter(|trouble| trouble.dead);
         let dead: BTreeSet<_> =
@@ -64,7 +64,7 @@ impl Report {
         self.plants.iter().filter(found).count()
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn code(&self) -> u8 {
         let good = self.findings.troubles.is_empty()
             && self.findings.adds_up()
@@ -76,7 +76,7 @@ impl Report {
         }
     }
 
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let Findings { pages, visited, links, followed, requests, again, troubles } =
             &self.findings;
@@ -128,7 +128,7 @@ impl Report {
         text
     }
 
-    /// For programs: one object, in one line.
+    /// Formats the report as one JSON object, in one line.
     pub fn json(&self) -> String {
         let tally = |tally: &Tally| {
             let Tally { ok, dead, gave_up, elsewhere } = tally;
@@ -165,12 +165,12 @@ impl Report {
     }
 }
 
-/// What does nothing to a terminal.
+/// Replaces control characters.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// A line; of what is too long for it, the begin. (JSON has the whole.)
+/// Appends a line, truncated to the maximum length. (JSON has the whole.)
 fn line(text: &mut String, before: &str, rest: &str) {
     let room = COLUMNS - before.len();
     let rest = plain(rest);
@@ -178,6 +178,6 @@ fn line(text: &mut String, before: &str, rest: &str) {
         None => rest,
         Some(_) => rest.chars().take(room - 1).chain(['…']).collect(),
     };
-    // Never fails.
+    // A write to a `String` does not fail.
     let _ = writeln!(text, "{before}{short}");
 }

@@ -1,4 +1,4 @@
-//! A crawl from its begin to its end: over sockets, or in virtual time.
+//! A crawl from its start to its end: over sockets, or in virtual time.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -17,24 +17,24 @@ use crate::net::{Connection, serve};
 use crate::report::{Ended, Report};
 use crate::site::{Response, Site};
 
-/// What is to be done.
+/// The parameters of a crawl.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The folder.
     pub root: PathBuf,
-    /// So many hosts serve it, at most.
+    /// The maximum number of hosts.
     pub hosts: usize,
-    /// How they are treated.
+    /// The rules for requests.
     pub rules: Rules,
-    /// What goes wrong.
+    /// The faults of the hosts.
     pub faults: Faults,
-    /// So many dead links are put there.
+    /// The number of dead links to plant.
     pub plant: usize,
-    /// So long the crawl may take.
+    /// The time limit of the crawl.
     pub within: Duration,
 }
 
-/// What is to be served.
+/// The site and its hosts.
 struct Served {
     site: Arc<Site>,
     origins: Vec<Arc<Origin>>,
@@ -67,11 +67,11 @@ impl Plan {
         crawl.map_err(|error| error.to_string())
     }
 
-    /// Serves the folder and crawls it, in the runtime that this is polled in; the actors run where
-    /// the executor says. When `interrupted` is ready, what was found until then is the result.
+    /// Serves the folder and crawls it, in the runtime that polls this; the actors run on the
+    /// executor. When `interrupted` is ready, the result is what was found until then.
     ///
     /// # Errors
-    /// The folder cannot be used, or the machine has no socket or thread for it.
+    /// The folder cannot be used, or the system provides no socket or thread.
     pub async fn over_sockets(
         &self,
         executor: Option<Arc<dyn Executor>>,
@@ -107,8 +107,8 @@ impl Plan {
         Ok(Report::new(findings, &site, &origins, begun.elapsed(), ended))
     }
 
-    /// The same crawl without a socket, a thread or a moment of waiting: one queue has all turns,
-    /// in an order that the seed decides, and time goes on when they have nothing else to do.
+    /// Runs the same crawl without sockets, threads and waiting: one queue runs all turns, in an
+    /// order that the seed decides, and time advances when no turn is left to run.
     ///
     /// # Errors
     /// The folder cannot be used.
@@ -136,7 +136,7 @@ impl Plan {
     }
 }
 
-/// A host without a network between.
+/// A host without a network.
 struct Played(Arc<Origin>);
 
 impl Line for Played {

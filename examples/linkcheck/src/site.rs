@@ -1,9 +1,8 @@
-//! The folder, as hosts of the web: what they answer, each of them.
+//! The folder, as hosts of the web, and the answers of each host.
 //!
-//! The top folders go round the hosts; the files beside them are the first host's. A host that is
-//! asked for what is another's says where that is, so links between the folders lead from host to
-//! host. Nothing is answered but files that were there when the folder was looked through: no path
-//! leads out of it.
+//! The hosts share the top folders in turn; files at the top belong to the first host. A host
+//! redirects requests for files of another host, so links between the folders lead from host to
+//! host. Only files that existed when the folder was scanned are served: no path leads out of it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -15,43 +14,43 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use crate::address::{Address, name};
 use crate::faults::draw;
 
-/// What comes back for a request.
+/// The response to a request.
 #[derive(Debug)]
 pub struct Response {
-    /// As in HTTP.
+    /// The status, as in HTTP.
     pub status: u16,
-    /// Is it a page?
+    /// True for a page.
     pub html: bool,
-    /// Where it is instead.
+    /// The target of a redirection.
     pub location: Option<String>,
     /// The file.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// Without anything but the status.
+    /// Makes a response with only a status.
     pub fn bare(status: u16) -> Self {
         Response { status, html: false, location: None, body: Vec::new() }
     }
 }
 
-/// A link that was put there to be found: the page, and the link.
+/// A planted link: the page, and the link.
 pub type Plant = (String, String);
 
 /// The folder.
 pub struct Site {
-    /// By their paths, `/` between the names.
+    /// The files by their paths, with `/` between the names.
     files: BTreeMap<Vec<u8>, PathBuf>,
     folders: HashSet<Vec<u8>>,
-    /// Whose the top folders are.
+    /// The hosts of the top folders.
     tops: HashMap<Vec<u8>, usize>,
     hosts: usize,
-    /// What is put in front of pages.
+    /// The text that is put in front of pages.
     planted: HashMap<Vec<u8>, String>,
     plants: Vec<Plant>,
 }
 
-/// What a path of a URL encodes.
+/// The characters that are encoded in a path of a URL.
 const ENCODED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -75,15 +74,15 @@ fn is_html(key: &[u8]) -> bool {
     end.eq_ignore_ascii_case(b"html") || end.eq_ignore_ascii_case(b"htm")
 }
 
-/// The names of these are for links that were planted and lead back to themselves.
+/// The prefix of the names of planted links that redirect to themselves.
 const AROUND: &[u8] = b"planted-around-";
 
 impl Site {
-    /// Looks a folder through, and has so many hosts serve it at most; one without a top folder
-    /// would serve nothing.
+    /// Scans a folder, which at most this many hosts serve; a host without a top folder would serve
+    /// nothing.
     ///
     /// # Errors
-    /// A folder that cannot be read, or has no page: says which.
+    /// The folder cannot be read, or has no page.
     pub fn open(root: &Path, hosts: usize) -> Result<Site, String> {
         let said = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
         let root_of = fs::metadata(root).map_err(|error| said(root, error))?;
@@ -105,8 +104,8 @@ impl Site {
                     open.push((path, key));
                     continue;
                 }
-                // A link to a folder is not followed: it may lead round. A pipe is never read. What
-                // cannot be looked at is answered with the reason.
+                // A link to a folder is not followed, because it may be cyclic. A pipe is never
+                // read. A file that cannot be examined is answered with the reason.
                 if fs::metadata(&path).map_or(true, |what| what.is_file()) {
                     files.insert(key, path);
                 }
@@ -123,24 +122,24 @@ impl Site {
         Ok(Site { files, folders, tops, hosts, planted, plants: Vec::new() })
     }
 
-    /// How many hosts there are.
+    /// Returns the number of hosts.
     pub fn hosts(&self) -> usize {
         self.hosts
     }
 
-    /// All pages, in the order of their names.
+    /// Returns all pages, in the order of their names.
     pub fn pages(&self) -> impl Iterator<Item = Address> {
         let pages = self.files.keys().filter(|key| is_html(key));
         pages.map(|key| Address { host: self.owner(key), path: encoded(key).into() })
     }
 
-    /// What was planted.
+    /// Returns the planted links.
     pub fn plants(&self) -> &[Plant] {
         &self.plants
     }
 
-    /// Puts so many dead links on pages that the seed chooses: files that are not there, parts that
-    /// pages do not have, and addresses that have moved to themselves.
+    /// Plants this many dead links on pages that the seed chooses: files that do not exist, parts
+    /// that pages do not have, and addresses that redirect to themselves.
     pub fn plant(&mut self, count: usize, seed: u64) {
         let pages: Vec<_> = self.files.keys().filter(|key| is_html(key)).cloned().collect();
         for number in 0..count {
@@ -156,16 +155,16 @@ impl Site {
         }
     }
 
-    /// Whose a file or a folder is.
+    /// Returns the host of a file or a folder.
     fn owner(&self, key: &[u8]) -> usize {
         let top = key.split(|byte| *byte == b'/').next().unwrap_or_default();
         self.tops.get(top).copied().unwrap_or(0)
     }
 
-    /// What a host answers to a request for a path. Reads the file on this thread: it is as long as
-    /// a page is.
+    /// Returns a host's answer to a request for a path. Reads the file on this thread: it is as
+    /// long as a page.
     ///
-    /// A page has one address: who asks for a folder is sent to its `index.html`.
+    /// A page has one address: a request for a folder is redirected to its `index.html`.
     pub fn answer(&self, host: usize, path: &str) -> Response {
         let mut key: Vec<u8> = percent_decode_str(path.strip_prefix('/').unwrap_or(path)).collect();
         let owner = self.owner(&key);

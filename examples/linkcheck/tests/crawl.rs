@@ -1,4 +1,4 @@
-//! The crawl, over sockets and in virtual time, by every executor.
+//! The crawl, over sockets and in virtual time, with every executor.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn over_tokio(runtime: &Runtime, plan: &Plan) -> Report {
     over(runtime, plan, Some(Arc::new(executor)))
 }
 
-/// The same plan in every way there is.
+/// Runs the plan in all ways.
 fn in_all_ways(plan: &Plan) -> Vec<(&'static str, Report)> {
     let two = threads(2);
     let one = Builder::new_current_thread().enable_io().build().unwrap();
@@ -70,7 +70,7 @@ fn in_all_ways(plan: &Plan) -> Vec<(&'static str, Report)> {
     ]
 }
 
-/// Page, link, reason of what is dead.
+/// Returns the page, link and reason of each dead link.
 fn dead(report: &Report) -> BTreeSet<(&str, &str, &str)> {
     let dead = report.findings.troubles.iter().filter(|trouble| trouble.dead);
     dead.map(|dead| (dead.page.as_deref().unwrap_or(""), &dead.link[..], &dead.reason[..]))
@@ -119,7 +119,7 @@ fn whoever_runs_the_actors_the_same_is_found_with_one_request_at_a_time() {
         assert_eq!(findings.followed.elsewhere, 3 * PAGES + 1, "{way}");
         assert_eq!((findings.visited.gave_up, findings.followed.gave_up), (0, 0), "{way}");
         assert!(findings.again > 0, "{way}");
-        // To the number of requests.
+        // Including the number of requests.
         let first = seen.get_or_insert_with(|| findings.clone());
         assert_eq!(findings, first, "{way}");
     }
@@ -165,7 +165,7 @@ fn a_host_that_never_answers_ends_within_its_limit() {
     plan.rules.backoff = 10 * MS;
     plan.faults.mute = 1;
     let report = plan.in_virtual_time().unwrap();
-    // Three addresses, each asked for three times; nothing after.
+    // Three addresses, with three requests each; none after.
     assert_eq!(report.took, 3 * (3 * SECOND + 30 * MS));
     assert!(report.findings.adds_up());
     assert_eq!(report.code(), 1);
@@ -252,7 +252,7 @@ fn files_that_cannot_be_read_are_found_out() {
     assert!(pipe.success());
     symlink("nowhere", folder.path().join("a/broken.html")).unwrap();
     symlink("round.html", folder.path().join("a/round.html")).unwrap();
-    // Not followed: it would never end.
+    // Not followed: it is cyclic.
     symlink("..", folder.path().join("a/up")).unwrap();
     let report = plan(&folder).in_virtual_time().unwrap();
     assert!(report.findings.adds_up());

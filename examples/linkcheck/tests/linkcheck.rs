@@ -1,4 +1,4 @@
-//! The program as it is run: what it prints, and its exit codes.
+//! The program as a process: its output, and its exit codes.
 
 mod common;
 
@@ -174,7 +174,7 @@ fn control_c_ends_it_with_what_was_found() {
     let mut command = linkcheck(folder.path(), &args);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
-    // Until the program catches the signal.
+    // Waits until the program catches the signal.
     while !catches_interrupt(child.id()) {
         assert!(begun.elapsed() < Duration::from_secs(60), "never");
         assert!(child.try_wait().unwrap().is_none(), "it has ended");

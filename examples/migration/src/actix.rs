@@ -1,4 +1,4 @@
-//! With actix: an actor is a task of its thread's, and a panic is caught by its handler or not at
+//! With actix: an actor is a task of its thread, and a panic is caught by its handler or not at
 //! all.
 
 use std::future::Future;
@@ -87,7 +87,7 @@ impl Handler<Refund> for Desk {
         if !self.opening.restarts {
             return Ok(self.hall.refund(ticket));
         }
-        // A supervisor starts an actor again that has stopped, not one that has panicked.
+        // A supervisor restarts an actor that has stopped, not one that has panicked.
         let refunded = catch_unwind(AssertUnwindSafe(|| self.hall.refund(ticket)));
         refunded.map_err(|_| {
             self.hall = Hall::new(self.opening.seats);
@@ -170,11 +170,11 @@ impl Service for Actix {
     }
 
     async fn stop(&self) {
-        // Nothing overtakes what waits.
+        // The message is queued behind the waiting ones.
         self.0.do_send(Close);
     }
 
     async fn ended(&self) {
-        // Who has seen `stopped`, on this thread, sees a closed mailbox.
+        // A caller on this thread that has seen `stopped` sees a closed mailbox.
     }
 }

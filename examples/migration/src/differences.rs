@@ -1,4 +1,4 @@
-//! Where the libraries differ, each cell by doing it.
+//! The differences of the libraries; each cell is found by running it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -27,7 +27,7 @@ pub const QUESTIONS: [&str; 15] = [
     "An ask after the end",
 ];
 
-/// What this library does, row by row.
+/// Returns the behaviour of this library, row by row.
 pub fn cells<S: Service>() -> Vec<String> {
     let (full_tell, full_ask) = play::<S, _>(full::<S>());
     let (asker, behind) = play::<S, _>(panic_by_default::<S>());
@@ -55,7 +55,7 @@ pub fn cells<S: Service>() -> Vec<String> {
 fn answer<T>(answer: Result<T, Failure>) -> String {
     match answer {
         Ok(_) => "is answered".into(),
-        // The version's own code has said it, not the library.
+        // The version's own code has produced the failure, not the library.
         Err(failure) if failure.said.is_empty() => format!("`{:?}`", failure.problem),
         Err(failure) => format!("`{}`", failure.said),
     }
@@ -93,7 +93,7 @@ fn without_a_runtime<S: Service>() -> String {
     }
 }
 
-/// A hall with a turn that awaits a bank.
+/// Checks a hall with a turn that awaits a bank.
 async fn full<S: Service>() -> (String, String) {
     let (opening, _events) = open(true);
     let hall = S::open(opening).await;
@@ -107,7 +107,8 @@ async fn full<S: Service>() -> (String, String) {
                 other => break other,
             }
         };
-        // Its first poll sends it, or waits, or neither. Then it is dropped; what was sent stays.
+        // The first poll sends it, or waits, or neither. Then it is dropped; a message that was
+        // sent stays.
         let (other_bank, payment) = Bank::new();
         let asked = match poll_once(hall.confirm(0, payment)) {
             Some(refused) => answer(refused),
@@ -154,7 +155,7 @@ async fn limit<S: Service>() -> String {
     format!("`{said}`; {}", ran(hall.report().await))
 }
 
-/// A panic, and a question that was sent before it happened.
+/// Checks a panic, and a request that was sent before it.
 async fn panic<S: Service>(hall: &S) -> (Result<u32, Failure>, Result<Ticket, Failure>) {
     let (mut bank, payment) = Bank::new();
     let pay = async {
@@ -193,7 +194,7 @@ async fn stop<S: Service>() -> [String; 5] {
         hall.stop().await;
         bank.answer(false);
     };
-    // The two seats are free again if the release is run; the question that waits wants one.
+    // The two seats are free again if the release runs; the request that waits needs one.
     let (turn, waiting, ()) = tokio::join!(biased; hall.confirm(0, payment), hall.reserve(1), stop);
     let turn = match turn {
         Err(failure) if !failure.said.is_empty() => format!("is cut: `{}`", failure.said),
@@ -205,7 +206,7 @@ async fn stop<S: Service>() -> [String; 5] {
     [turn, answer(waiting), told, tell(hall.release(ticket)), answer(late)]
 }
 
-/// What became of the release that waited.
+/// Returns the outcome of the release that waited.
 async fn fate(events: &mut UnboundedReceiver<Event>, ticket: Ticket) -> String {
     let mut lost = false;
     loop {

@@ -1,5 +1,5 @@
-//! The seats of a hall: the state that an actor guards, the same in all five versions. No actor is
-//! in here.
+//! The seats of a hall: the state that an actor guards, the same in all five versions. This module
+//! has no actor.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use tokio::sync::oneshot;
 /// The number of a reservation.
 pub type Ticket = u32;
 
-/// What [`Hall::refund`] panics with.
-pub const BUG: &str = "nobody has paid for this ticket";
+/// The panic message of [`Hall::refund`].
+pub const BUG: &str = "this ticket was not paid for";
 
-/// Why there is no good answer.
+/// The reason of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// Not enough seats are free.
     SoldOut,
-    /// The bank does not pay.
+    /// The bank refuses the payment.
     Declined,
     /// The mailbox is full.
     Busy,
-    /// The caller's time is over.
+    /// The caller's time limit has passed.
     TimedOut,
-    /// The turn was cut short.
+    /// The turn was cancelled or has panicked.
     Failed,
     /// The hall is closed.
     Closed,
 }
 
-/// Seats that are free, reserved, paid for.
+/// The numbers of free, reserved and paid seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     pub free: u32,
@@ -55,12 +55,12 @@ impl Hall {
         Ok(self.last)
     }
 
-    /// Gives a reservation up.
+    /// Gives up a reservation.
     pub fn release(&mut self, ticket: Ticket) {
         self.free += self.held.remove(&ticket).unwrap_or(0);
     }
 
-    /// What the bank has said to a reservation.
+    /// Applies the bank's answer to a reservation.
     pub fn settle(&mut self, ticket: Ticket, approved: bool) -> Result<(), Problem> {
         if !approved {
             self.release(ticket);
@@ -71,10 +71,10 @@ impl Hall {
         Ok(())
     }
 
-    /// So many seats are given back.
+    /// Returns the number of seats that are given back.
     ///
     /// # Panics
-    /// If nobody has paid: a bug of the caller's, for which no version has an answer.
+    /// If the ticket was not paid for: a bug of the caller, which no version handles.
     pub fn refund(&mut self, ticket: Ticket) -> u32 {
         let seats = self.paid.remove(&ticket).expect(BUG);
         self.free += seats;
@@ -87,7 +87,7 @@ impl Hall {
     }
 }
 
-/// What a turn awaits: the bank's word.
+/// The bank's answer, which a turn awaits.
 pub struct Payment {
     asked: oneshot::Sender<()>,
     answer: oneshot::Receiver<bool>,
@@ -112,17 +112,17 @@ impl Bank {
         (Bank { asked, answer }, Payment { asked: ask, answer: answered })
     }
 
-    /// Waits until the turn does.
+    /// Waits until the turn awaits the payment.
     pub async fn is_asked(&mut self) {
         (&mut self.asked).await.expect("a turn that asks the bank");
     }
 
-    /// Has the payment been dropped?
+    /// Returns true if the payment was dropped.
     pub fn is_alone(&self) -> bool {
         self.answer.is_closed()
     }
 
-    /// The turn may be gone by now.
+    /// Answers. The turn may be gone by now.
     pub fn answer(self, approved: bool) {
         let _ = self.answer.send(approved);
     }

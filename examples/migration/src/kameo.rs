@@ -1,4 +1,4 @@
-//! With kameo: an actor is a task of tokio's.
+//! With kameo: an actor is a task of tokio.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -127,7 +127,7 @@ fn failure<M>(error: SendError<M, Problem>) -> Failure {
     Failure::new(problem, said)
 }
 
-/// The same for answers that cannot be errors.
+/// As above, for answers that cannot be errors.
 fn lost<M>(error: SendError<M>) -> Failure {
     failure(error.map_err(|never| match never {}))
 }

@@ -1,4 +1,4 @@
-//! How long each version is.
+//! The length of each version.
 
 /// The five files, in the order of the libraries.
 pub const SOURCES: [&str; 5] = [
@@ -9,7 +9,7 @@ pub const SOURCES: [&str; 5] = [
     include_str!("actix.rs"),
 ];
 
-/// Lines of code: those that are neither blank nor a comment.
+/// Returns the number of lines of code: those that are neither blank nor a comment.
 pub fn lines(source: &str) -> usize {
     let lines = source.lines().map(str::trim);
     lines.filter(|line| !line.is_empty() && !line.starts_with("//")).count()

@@ -1,4 +1,4 @@
-//! The program: plays the five versions and prints what came of it.
+//! The program: runs the five versions and prints the results.
 
 use std::env;
 use std::io::{self, Write};
@@ -28,18 +28,18 @@ fn main() -> ExitCode {
         [help] if help == "--help" || help == "-h" => put(USAGE, 0),
         [.., wrong] => {
             let complaint = format!("turnwise-migration: {wrong:?} is not understood; see --help");
-            // If nobody reads it, the exit code says it.
+            // If it cannot be written, the exit code reports it.
             let _ = writeln!(io::stderr(), "{complaint}");
             ExitCode::from(2)
         }
     }
 }
 
-/// Prints to the standard output, which may be gone or full.
+/// Prints to the standard output, which may be closed or full.
 fn put(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Whoever read it has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let _ = writeln!(io::stderr(), "turnwise-migration: {error}");
             ExitCode::FAILURE

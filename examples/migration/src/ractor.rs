@@ -42,7 +42,7 @@ impl Actor for Desk {
         message: Message,
         State { hall, .. }: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        // It is no error if nobody waits for an answer any more.
+        // It is no error if the caller no longer waits for the answer.
         match message {
             Message::Reserve(seats, port) => {
                 let _ = port.send(hall.reserve(seats));
@@ -112,7 +112,7 @@ impl Actor for Supervisor {
 
 pub struct Ractor {
     name: String,
-    /// The first of this name: after a restart it is another one.
+    /// The first actor of this name: after a restart, the name refers to another one.
     first: ActorRef<Message>,
 }
 

@@ -1,4 +1,4 @@
-//! What the program prints.
+//! The output of the program.
 
 use std::fmt::Write as _;
 use std::sync::Once;
@@ -14,7 +14,7 @@ use crate::service::Service;
 use crate::turnwise::Turnwise;
 use crate::xtra::Xtra;
 
-/// One version, and what came of it.
+/// A version, and its results.
 pub struct Version {
     pub library: &'static str,
     pub transcript: Transcript,
@@ -31,7 +31,7 @@ fn version<S: Service>(source: &str) -> Version {
     }
 }
 
-/// Plays all versions, one after the other.
+/// Runs all versions, one after the other.
 pub fn versions() -> [Version; 5] {
     expect_panics();
     [
@@ -43,14 +43,14 @@ pub fn versions() -> [Version; 5] {
     ]
 }
 
-/// The panics that are part of the play are not printed.
+/// Hides the panics that are part of the scenario.
 pub fn expect_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             let text = panic.payload_as_str().unwrap_or_default();
-            // Tokio and actix say the latter two where there is no runtime.
+            // The latter two are tokio's and actix's, outside a runtime.
             if ![BUG, "there is no reactor running", "`spawn_local` called from outside"]
                 .iter()
                 .any(|part| text.contains(part))
@@ -61,12 +61,12 @@ pub fn expect_panics() {
     });
 }
 
-/// Have all written the same?
+/// Returns true if all transcripts are equal.
 pub fn agree(versions: &[Version]) -> bool {
     versions.iter().all(|version| version.transcript == versions[0].transcript)
 }
 
-/// All of it, in 80 columns.
+/// Formats the whole report, in 80 columns.
 pub fn report(versions: &[Version]) -> String {
     let mut out = String::from("The seats of a hall, with five libraries of actors.\n\n");
     for (asked, answered) in &versions[0].transcript {

@@ -1,8 +1,8 @@
-//! A day of the hall, played with each version. What is written down is the hall's, not the
-//! library's: all five must write the same.
+//! A day of the hall, run with each version. The transcript has the hall's answers, not the
+//! library's: all five must be equal.
 //!
-//! Nothing is timed. The bank is played here, so a turn awaits until this says so; and what two
-//! callers send is sent in the order of the first polls.
+//! Nothing depends on timing. The bank is part of the scenario, so a turn awaits until the scenario
+//! answers; and messages of two callers are sent in the order of the first polls.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,32 +14,32 @@ use tokio::time::timeout;
 use crate::hall::{Bank, Report, Ticket};
 use crate::service::{Event, Failure, Log, Opening, Service};
 
-/// A limit that passes: what it is for cannot be ready before.
+/// A limit that always passes, because the awaited event cannot come before.
 pub const SHORT: Duration = Duration::from_millis(20);
 
-/// Six seats, and room for two messages.
+/// Opens a hall with six seats, and room for two messages.
 pub fn open(restarts: bool) -> (Opening, UnboundedReceiver<Event>) {
-    // Some libraries have one registry of names for all.
+    // Some libraries have one registry of names for the whole process.
     static OPENED: AtomicUsize = AtomicUsize::new(0);
     let (log, events) = Log::new();
     let name = format!("hall {}", OPENED.fetch_add(1, Relaxed));
     (Opening { name, seats: 6, room: 2, restarts, log }, events)
 }
 
-/// Runs this where the library runs. A wait that never ends would be a bug, and is told.
+/// Runs this in the library's runtime. A wait that never ends would be a bug, and is reported.
 pub fn play<S: Service, R>(work: impl Future<Output = R>) -> R {
     let patient = async { timeout(Duration::from_secs(30), work).await };
     S::block_on(patient).unwrap_or_else(|_| panic!("{}: a wait that does not end", S::LIBRARY))
 }
 
-/// What was asked, and what was answered, in order.
+/// The requests and their answers, in order.
 pub type Transcript = Vec<(&'static str, String)>;
 
 pub fn transcript<S: Service>() -> Transcript {
     play::<S, _>(day::<S>())
 }
 
-/// An answer in words, or why there is none.
+/// Formats an answer, or the reason why there is none.
 fn told<T>(answer: Result<T, Failure>, words: impl FnOnce(T) -> String) -> String {
     answer.map_or_else(|failure| format!("{:?}", failure.problem), words)
 }
@@ -65,21 +65,21 @@ async fn day<S: Service>() -> Transcript {
     let hall = S::open(opening).await;
     let mut day = Transcript::new();
 
-    // Questions, and messages without an answer.
+    // Requests, and messages without an answer.
     day.push(("reserve 2", ticket(hall.reserve(2).await)));
     day.push(("reserve 9", ticket(hall.reserve(9).await)));
     day.push(("reserve 3", ticket(hall.reserve(3).await)));
     day.push(("release ticket 2", format!("{:?}", hall.release(2))));
     day.push(("report", seats(hall.report().await)));
 
-    // A turn that awaits: what comes after it waits, and may have a limit.
+    // A turn that awaits: later messages wait, and may have a limit.
     let (mut bank, payment) = Bank::new();
     let (confirmed, late, report) = tokio::join!(
         biased;
         hall.confirm(1, payment),
         async {
             bank.is_asked().await;
-            // Of no effect on the hall, whether it is run later or never is.
+            // Without effect on the hall, whether it runs later or never.
             let late = hall.reserve_within(9, SHORT).await;
             bank.answer(true);
             late
@@ -107,7 +107,7 @@ async fn day<S: Service>() -> Transcript {
     day.push(("seen from outside", format!("{reopened:?}")));
     day.push(("report", seats(hall.report().await)));
 
-    // The end: what was sent before is run.
+    // The end: earlier messages are run.
     day.push(("reserve 2", ticket(hall.reserve(2).await)));
     let (mut bank, payment) = Bank::new();
     let close = async {
@@ -124,7 +124,7 @@ async fn day<S: Service>() -> Transcript {
     let Event::Ended(report) = ended else { panic!("{}: {ended:?}", S::LIBRARY) };
     day.push(("in the end", seats(Ok(report))));
     let late = hall.report().await;
-    // What the library says then is one of the differences.
+    // The library's answer then is one of the differences.
     let answered = if late.is_ok() { "an answer" } else { "no answer" };
     day.push(("report after the end", answered.into()));
     day

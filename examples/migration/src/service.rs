@@ -1,4 +1,4 @@
-//! What each version can do: the scenario and the table of differences call nothing else.
+//! The interface of each version: the scenario and the table of differences call nothing else.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,22 +9,23 @@ use tokio::sync::mpsc;
 
 use crate::hall::{Payment, Problem, Report, Ticket};
 
-/// How a hall is opened.
+/// The parameters of a hall.
 #[derive(Clone)]
 pub struct Opening {
     pub name: String,
     pub seats: u32,
-    /// So many messages may wait.
+    /// The number of messages that may wait.
     pub room: usize,
-    /// After a panic the hall is opened anew. Without it, the library does what it does.
+    /// True if the hall is opened anew after a panic. Otherwise the library's own behaviour
+    /// applies.
     pub restarts: bool,
     pub log: Log,
 }
 
-/// What is seen of a hall from outside.
+/// An event of a hall that is visible from outside.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It was opened anew, after a panic.
+    /// The hall was opened anew, after a panic.
     Reopened,
     /// A release was accepted, and will not be run.
     Lost(Ticket),
@@ -46,11 +47,11 @@ impl Log {
     }
 }
 
-/// A question without a good answer.
+/// A failed request.
 #[derive(Debug)]
 pub struct Failure {
     pub problem: Problem,
-    /// The library's own word for it; none if the hall itself has answered.
+    /// The library's own name for it; none if the hall itself has answered.
     pub said: String,
 }
 
@@ -66,11 +67,11 @@ impl From<Problem> for Failure {
     }
 }
 
-/// What became of a message that is not waited for.
+/// The outcome of a message without an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent {
     Taken,
-    /// With the library's word for it. `back`: the caller has the message again.
+    /// With the library's name for it. `back`: the caller gets the message back.
     Refused {
         said: String,
         back: bool,
@@ -79,7 +80,7 @@ pub enum Sent {
     Waits,
 }
 
-/// What this future has at once, if it has.
+/// Polls a future once, and returns its output if it is ready.
 pub fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -93,8 +94,8 @@ pub fn poll_once<F: Future>(future: F) -> Option<F::Output> {
 pub trait Service: Sized {
     const LIBRARY: &'static str;
 
-    /// Runs this in what the library needs around it. On one thread: who sees that the bank is asked
-    /// sees a turn that awaits, and not one that is about to.
+    /// Runs this in the runtime of the library. On one thread: once the bank has a request, the
+    /// turn already awaits its answer.
     fn block_on<R>(work: impl Future<Output = R>) -> R {
         tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -105,42 +106,42 @@ pub trait Service: Sized {
 
     async fn open(opening: Opening) -> Self;
 
-    /// Another handle, by the actor's name.
+    /// Finds another handle by the actor's name.
     fn find(_name: &str) -> Option<Self> {
         None
     }
 
-    /// A question.
+    /// Sends a request.
     async fn reserve(&self, seats: u32) -> Result<Ticket, Failure>;
 
-    /// A question that is asked, and whose answer is dropped before it is awaited.
+    /// Sends a request whose answer is dropped before it is awaited.
     fn reserve_unawaited(&self, seats: u32);
 
-    /// A question with a limit.
+    /// Sends a request with a limit.
     async fn reserve_within(&self, seats: u32, limit: Duration) -> Result<Ticket, Failure>;
 
-    /// A message without an answer. It does not wait.
+    /// Sends a message without an answer. Does not wait.
     fn release(&self, ticket: Ticket) -> Sent;
 
-    /// A question whose turn awaits the bank.
+    /// Sends a request whose turn awaits the bank.
     async fn confirm(&self, ticket: Ticket, payment: Payment) -> Result<(), Failure>;
 
-    /// A question whose turn may panic.
+    /// Sends a request whose turn may panic.
     async fn refund(&self, ticket: Ticket) -> Result<u32, Failure>;
 
     async fn report(&self) -> Result<Report, Failure>;
 
-    /// The same, by the handle that the hall was opened with.
+    /// Requests the report by the handle that the hall was opened with.
     async fn report_to_first_handle(&self) -> Result<Report, Failure> {
         self.report().await
     }
 
-    /// What was sent before is run; then the actor ends.
+    /// Runs all earlier messages; then ends the actor.
     async fn close(&self);
 
-    /// The actor ends before what waits is run, if the library can do that.
+    /// Ends the actor before waiting messages run, if the library can do that.
     async fn stop(&self);
 
-    /// Waits for the end.
+    /// Waits for the end of the actor.
     async fn ended(&self);
 }

@@ -1,4 +1,4 @@
-//! With xtra: a mailbox and a task that runs an actor on it, which may be another one later.
+//! With xtra: a mailbox and a task that runs an actor on it; later, another actor may run on it.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ impl Service for Xtra {
         if !opening.restarts {
             return Xtra(xtra::spawn_tokio(desk(&opening), (address, mailbox)));
         }
-        // A panic ends the task that runs the actor. The mailbox is here, and has another one.
+        // A panic ends the task that runs the actor. The mailbox is here, and gets a new one.
         tokio::spawn(async move {
             while tokio::spawn(xtra::run(mailbox.clone(), desk(&opening))).await.is_err() {
                 opening.log.say(Event::Reopened);
@@ -148,7 +148,7 @@ impl Service for Xtra {
     }
 
     async fn stop(&self) {
-        // Before what waits, and not behind the limit of other messages.
+        // It overtakes waiting messages, and the limit of other messages does not apply.
         let _ = self.0.broadcast(Close).priority(1).await;
     }
 

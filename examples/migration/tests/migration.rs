@@ -36,7 +36,7 @@ fn file(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// The cells of the table that begins with this line, row by row.
+/// Returns the cells of the table that begins with this line, row by row.
 fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     let rows = text.lines().skip_while(|line| *line != heading).skip(2);
     let rows = rows.take_while(|line| line.starts_with('|'));
@@ -47,13 +47,13 @@ fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     rows.map(cells).collect()
 }
 
-/// All five are played once.
+/// Runs all five versions once.
 fn version(library: &str) -> &'static Version {
     static VERSIONS: LazyLock<[Version; 5]> = LazyLock::new(versions);
     VERSIONS.iter().find(|version| version.library == library).unwrap()
 }
 
-/// The same day, and the column of the guide's table.
+/// Checks the transcript, and the column of the guide's table.
 fn writes_the_same_and_differs_as_the_guide_says(library: &str) {
     let version = version(library);
     let day: Vec<_> = DAY.map(|(asked, answered)| (asked, answered.to_owned())).into();

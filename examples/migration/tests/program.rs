@@ -1,4 +1,4 @@
-//! The program as it is run.
+//! The program as a process.
 
 use std::process::{Command, Output, Stdio};
 

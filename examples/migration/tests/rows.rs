@@ -1,4 +1,4 @@
-//! Rows of the guide's chapter that the table side by side does not show.
+//! Rows of the guide's chapter that are not in the table of differences.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -111,7 +111,7 @@ fn what_waits_is_run_after_the_last_address_of_actix_is_dropped() {
             bank.answer(true);
         };
         let _ = tokio::join!(biased; asked, drop_it);
-        // On this thread: the actor has it as soon as this gives way.
+        // On this thread: the actor has it as soon as this task yields.
         while Arc::strong_count(&counted) > 1 {
             tokio::task::yield_now().await;
         }

@@ -1,22 +1,22 @@
-//! Counts the words of many texts in a pipeline: read, parse, count, report. Bounded mailboxes, so
-//! that memory stays flat however much there is to read; one of several executors; a clean end,
-//! also by Ctrl-C or when the time is over.
+//! Counts the words of many texts in a pipeline: read, parse, count, report. Mailboxes are bounded,
+//! so that memory stays flat however much there is to read; the executor can be chosen; the
+//! pipeline ends cleanly, also after Ctrl-C or a time limit.
 //!
 //! ```text
 //! cargo run --release -p pipeline -- [PATH]...
 //! cargo run --release -p pipeline -- --executor rayon --capacity 4 --json src
 //! ```
 //!
-//! Start reading at `stages`: it is all that the actors need. The rest reads the command line,
-//! watches and prints.
+//! `stages` is the module to read first: it has all that the actors need. The rest reads the
+//! command line, watches and prints.
 //!
-//! | exit code | means |
+//! | exit code | meaning |
 //! |---|---|
 //! | 0 | done, and the result is that of one thread |
 //! | 1 | there was nothing to count, or the results differ, or the output could not be written |
-//! | 2 | the command line makes no sense |
-//! | 3 | the time was over: what is printed is what was found by then |
-//! | 130 | interrupted, after all that had been accepted was done |
+//! | 2 | the command line is invalid |
+//! | 3 | the time limit passed: the output has the result up to then |
+//! | 130 | interrupted, after all accepted work was done |
 
 #[path = "../../common/arguments.rs"]
 mod arguments;
@@ -54,10 +54,10 @@ type Failure = Box<dyn Error + Send + Sync>;
 struct Args {
     /// Files, or folders with everything below them [default: the sources of this crate]
     paths: Vec<PathBuf>,
-    /// Where the actors run
+    /// The executor of the actors
     #[arg(long, value_name = "WHERE", default_value = "threads", value_parser = choices::choices())]
     executor: Choice,
-    /// Threads that run turns, beside those that wait inside one; or threads that send if there is
+    /// Threads that run turns, besides those that wait inside one; or threads that send if there is
     /// no executor [default: one per processor]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
@@ -81,12 +81,13 @@ struct Outcome {
     threads: usize,
     capacity: usize,
     found: Found,
-    /// Files and folders that could not be read.
+    /// The number of files and folders that could not be read.
     skipped: usize,
     shutdown: ShutdownReport,
     gauges: Vec<Arc<Gauge>>,
     seconds: f64,
-    /// What one thread says, and how long that took, if the pipeline has come to its end.
+    /// The result of one thread, true if it is equal, and its time; none if the pipeline has not
+    /// ended.
     plain: Option<(bool, f64)>,
     interrupted: bool,
 }
@@ -112,7 +113,7 @@ fn main() -> ExitCode {
     let printed =
         if args.json { print_json(&outcome, args.top) } else { print_tables(&outcome, args.top) };
     match printed {
-        // Whoever read the output has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("pipeline: {error}");
             ExitCode::FAILURE
@@ -139,7 +140,7 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = interrupted.clone();
     ctrlc::set_handler(move || {
-        // Whoever asks twice does not want to wait for a clean end.
+        // A second Ctrl-C ends the program at once.
         if flag.swap(true, Relaxed) {
             std::process::exit(130);
         }
@@ -170,7 +171,7 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
     let bar = progress(&gauges, files.len())?;
 
     let start = Instant::now();
-    // Without an executor, those who send do all the work.
+    // Without an executor, the senders do all the work.
     let feeders = if place.is_inline() { threads } else { 1 };
     let next = AtomicUsize::new(0);
     let feed = || {
@@ -219,7 +220,7 @@ fn run(args: &Args) -> Result<Outcome, Failure> {
     })
 }
 
-/// A bar with what is on its way in each stage. It draws itself.
+/// A bar with the messages in each stage. It redraws itself.
 fn progress(gauges: &[Arc<Gauge>], files: usize) -> Result<ProgressBar, Failure> {
     let gauges = gauges.to_vec();
     let depths = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {

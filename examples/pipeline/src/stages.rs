@@ -7,12 +7,13 @@
 //!                                     report
 //! ```
 //! A message is sent to the next stage by [`Link::send`], which waits if that has no room. So the
-//! slowest stage sets the pace of all before it, and what is on its way is bounded by the
-//! capacities, however much there is to read. Nobody waits upstream, so nobody waits for ever.
+//! slowest stage sets the pace of all before it, and the number of messages is bounded by the
+//! capacities, however much there is to read. No stage waits for an earlier one, so there is no
+//! deadlock.
 //!
-//! Each stage is a system. They are shut down from the readers on: what a stage sends on its last
-//! turns is still accepted by the next one. The results are the states of the actors
-//! that have ended.
+//! Each stage is a system. They are shut down from the readers on: messages that a stage sends in
+//! its last turns are still accepted by the next one. The results are the states of the actors that
+//! have ended.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -31,7 +32,7 @@ use crate::text::{self, Piece};
 
 pub(crate) type Counts = HashMap<Box<str>, u64>;
 
-/// How many actors a stage has, and how much may wait in each.
+/// The number of actors of a stage, and the capacity of each mailbox.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) readers: usize,
@@ -40,19 +41,19 @@ pub(crate) struct Shape {
     pub(crate) capacity: usize,
 }
 
-/// What was found.
+/// The result.
 #[derive(Default, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     pub(crate) lines: u64,
     pub(crate) words: u64,
-    /// Files that could not be read, and why not.
+    /// Files that could not be read, and the reasons.
     pub(crate) skipped: Vec<(PathBuf, String)>,
     pub(crate) counts: Counts,
 }
 
-/// What can be seen of a stage from outside.
+/// The counters of a stage.
 #[derive(Debug)]
 pub(crate) struct Gauge {
     pub(crate) name: &'static str,
@@ -63,12 +64,13 @@ pub(crate) struct Gauge {
     pub(crate) waited: AtomicU64,
     /// Messages that were given back or refused, because the time was over.
     pub(crate) lost: AtomicU64,
-    /// The most messages in one mailbox, the running one included, as far as senders have seen.
+    /// The maximum number of messages in one mailbox, including the running one, as seen by
+    /// senders.
     pub(crate) deepest: AtomicUsize,
 }
 
 impl Gauge {
-    /// Messages on their way, in all mailboxes of the stage.
+    /// Returns the number of messages in all mailboxes of the stage.
     pub(crate) fn depth(&self) -> u64 {
         self.accepted
             .load(Relaxed)
@@ -76,14 +78,14 @@ impl Gauge {
     }
 }
 
-/// The way into a stage.
+/// The senders' handle of a stage.
 struct Link<S: Send + 'static> {
     actors: Vec<Actor<S>>,
     gauge: Arc<Gauge>,
 }
 
 impl<S: Send + 'static> Link<S> {
-    /// A stage of so many actors in `system`; `finish` gets each state in the end.
+    /// Makes a stage of this many actors in `system`; `finish` gets each state at the end.
     fn new(
         (system, place): (&System, &Place),
         (name, actors, capacity): (&'static str, usize, usize),
@@ -115,14 +117,14 @@ impl<S: Send + 'static> Link<S> {
     }
 
     /// Sends a message to one of the actors, and waits for room if there is none. Only a stage that
-    /// was stopped takes nothing: then it is lost.
+    /// was stopped refuses it: then it is lost.
     fn send(&self, to: usize, message: impl FnOnce(&mut S) + Send + 'static) {
         let (actor, gauge) = (&self.actors[to % self.actors.len()], self.gauge.clone());
         let message = move |state: &mut S| {
             message(state);
             gauge.handled.fetch_add(1, Relaxed);
         };
-        // Counted before, because it may have run on return.
+        // Counted before, because it may have run when `send` returns.
         self.gauge.accepted.fetch_add(1, Relaxed);
         let sent = actor.send(message).or_else(|refused| match refused.into_parts() {
             (message, Reason::Full) => {
@@ -204,7 +206,7 @@ fn count(counts: &mut Counts, text: &str, words: &[Range<usize>]) {
     }
 }
 
-/// The same on one thread, without actors: what the pipeline is checked against.
+/// Counts on one thread, without actors, as a reference for the pipeline.
 pub(crate) fn plainly<'a>(files: impl Iterator<Item = &'a Path>) -> Found {
     let mut found = Found::default();
     for path in files {
@@ -226,14 +228,14 @@ pub(crate) fn plainly<'a>(files: impl Iterator<Item = &'a Path>) -> Found {
 
 /// All stages, ready to take paths.
 pub(crate) struct Pipeline {
-    /// The stage that is sent to by all others is at the top, the readers are at the bottom.
+    /// The systems of the stages, from the readers to the report.
     systems: [System; 4],
     readers: Arc<Link<Reader>>,
     gauges: Vec<Arc<Gauge>>,
     parts: Receiver<Part>,
 }
 
-/// What an actor that has ended leaves.
+/// The result of an actor that has ended.
 enum Part {
     Counts(Counts),
     Report(Found),
@@ -246,7 +248,7 @@ impl Pipeline {
         let (counted, reported) = (leave.clone(), leave);
 
         let Shape { readers, parsers, counters, capacity } = shape;
-        // Whoever asked may have gone: then nobody wants the parts.
+        // The receiver may be gone: then the parts are not needed.
         let report = Link::new(
             (&reporting, place),
             ("report", 1, capacity),
@@ -276,21 +278,21 @@ impl Pipeline {
         Ok(Pipeline { systems: [reading, parsing, counting, reporting], readers, gauges, parts })
     }
 
-    /// The stages, first to last.
+    /// Returns the counters of the stages, first to last.
     pub(crate) fn gauges(&self) -> &[Arc<Gauge>] {
         &self.gauges
     }
 
-    /// Has the file read, by one of the readers; waits for room.
+    /// Sends a path to one of the readers; waits for room.
     pub(crate) fn feed(&self, number: usize, path: PathBuf) {
         self.readers.send(number, move |reader| reader.read(path));
     }
 
-    /// Lets everything run to its end, within a limit; what was found by then.
+    /// Runs everything to its end, within a limit. Returns the result up to then.
     pub(crate) fn finish(self, limit: Limit) -> (Found, ShutdownReport) {
         let Pipeline { systems, readers, gauges: _, parts } = self;
         let begun = Instant::now();
-        // Some end by themselves as the stage before them ends: counted before.
+        // Some actors end when the stage before them ends, so they are counted first.
         let all: usize = systems.iter().map(System::actors).sum();
         let mut report = ShutdownReport::default();
         for stage in &systems {
@@ -304,7 +306,7 @@ impl Pipeline {
         }
         report.ended = all - report.stopped - report.running.len();
         drop(readers);
-        // An actor that is still inside a turn leaves its part too late.
+        // An actor that is still inside a turn delivers its part too late.
         let mut found = Found::default();
         let mut all = Counts::new();
         for part in parts.try_iter() {

@@ -1,5 +1,5 @@
 //! The pipeline of the example, on each executor: the result is that of one thread, mailboxes keep
-//! to their limits, and nothing is lost unseen.
+//! to their limits, and every loss is counted.
 
 #[path = "../../../tests/common/mod.rs"]
 mod common;
@@ -18,7 +18,7 @@ use executor::{Choice, Place};
 use stages::{Pipeline, Shape};
 use turnwise::Limit;
 
-/// Readers; they and the parsers wait for room inside their turns.
+/// The number of readers; they and the parsers wait for room inside their turns.
 const READERS: usize = 2;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -103,7 +103,7 @@ fn without_time_to_finish_each_message_is_handled_or_counted_as_lost() {
                     3 + 3 * threads,
                     "{report}"
                 );
-                // The last turns end in their own time.
+                // Waits for the last turns.
                 place.join();
                 common::until(|| gauges.iter().all(|gauge| gauge.depth() == 0));
                 for gauge in gauges {

@@ -1,28 +1,28 @@
-//! The routes, and which status says what.
+//! The routes, and the status of each outcome.
 //!
 //! | request              | answer                                                          |
 //! |----------------------|-----------------------------------------------------------------|
 //! | `POST /applications` | the applicant's name is the body, in UTF-8; see below           |
-//! | `GET /status`        | how it stands, as JSON                                          |
+//! | `GET /status`        | the state of the raffle, as JSON                                |
 //! | `GET /`              | a page that shows it live                                       |
-//! | `GET /events`        | what the page shows: server-sent events, each the JSON of all   |
-//! | `GET /metrics`       | Prometheus's text                                               |
+//! | `GET /events`        | the events of the page: server-sent, each with the whole JSON   |
+//! | `GET /metrics`       | metrics in Prometheus's text format                             |
 //!
 //! | an application                            | status                                     |
 //! |-------------------------------------------|--------------------------------------------|
-//! | is in, durably                            | 201, with the place                        |
-//! | was in already                            | 409, with the place                        |
+//! | is admitted, durably                      | 201, with the place                        |
+//! | was admitted before                       | 409, with the place                        |
 //! | comes too late: all places are taken      | 410                                        |
 //! | would not get its turn in time            | 503, with `Retry-After`                    |
 //! | comes while the server ends               | 503, with `Retry-After`                    |
-//! | did not get its turn in time              | 504: it is not in                          |
-//! | was not entered: the ledger failed        | 500: it is not in                          |
-//! | nobody knows                              | 500, `unknown`: to apply again tells       |
-//! | is no name (empty, long, no UTF-8)        | 400                                        |
-//! | is more than `--max-body`                 | 413                                        |
-//! | does not come to its end in ten seconds   | 408                                        |
+//! | did not get its turn in time              | 504: it is not admitted                    |
+//! | was not entered: the ledger failed        | 500: it is not admitted                    |
+//! | has an unknown outcome                    | 500, `unknown`: apply again to find out    |
+//! | has no valid name (empty, long, no UTF-8) | 400                                        |
+//! | is longer than `--max-body`               | 413                                        |
+//! | is not complete in ten seconds            | 408                                        |
 //!
-//! - H1: what is dropped with its connection is withdrawn, unless its turn has come.
+//! - H1: an application whose connection is dropped is withdrawn, unless its turn has begun.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -46,15 +46,15 @@ use crate::metrics::Metrics;
 use crate::modes::{Outcome, Raffle};
 use crate::page::{self, Recent};
 
-/// Bytes of a name.
+/// The maximum length of a name, in bytes.
 const NAME: usize = 200;
-/// A body takes no longer.
+/// The maximum time of a body.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// What the page may load: nothing but what it is, and its events.
+/// The policy of the page: it may load only its own parts, and its events.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data:";
 
-/// What the handlers share.
+/// The state that all handlers share.
 pub(crate) struct App {
     pub(crate) raffle: Raffle,
     pub(crate) mode: String,
@@ -90,7 +90,7 @@ async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
-/// The state as it is, and each that follows; it ends with them (page P1).
+/// Streams the current state, and each that follows; the stream ends with them (page P1).
 async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let mut live = app.live.clone();
     live.mark_changed();
@@ -116,7 +116,7 @@ fn bad(status: StatusCode, why: &str) -> Response {
 }
 
 async fn apply(State(app): State<Arc<App>>, request: Request) -> Response {
-    // What is announced as too long is not waited for.
+    // A body that is announced as too long is not read.
     if request.body().size_hint().lower() > app.max_body as u64 {
         return bad(StatusCode::PAYLOAD_TOO_LARGE, "the length is beyond the limit");
     }
@@ -137,7 +137,7 @@ async fn apply(State(app): State<Arc<App>>, request: Request) -> Response {
     told(&outcome)
 }
 
-/// What an applicant is called.
+/// Checks the name of an applicant.
 fn name(body: &[u8]) -> Result<Who, &'static str> {
     let name = std::str::from_utf8(body).map_err(|_| "the name is not UTF-8")?.trim();
     if name.is_empty() {
@@ -170,7 +170,7 @@ fn told(outcome: &Outcome) -> Response {
     value["outcome"] = Outcome::NAMES[outcome.number()].into();
     let mut response = answer(status, value);
     let retry: Option<(HeaderName, u64)> = match outcome {
-        // As long as it would have waited is when others will have been served.
+        // The expected wait is the time in which the others will have been served.
         Outcome::Busy { expected } => Some((header::RETRY_AFTER, expected.as_secs().max(1))),
         Outcome::Stopping => Some((header::RETRY_AFTER, 5)),
         _ => None,

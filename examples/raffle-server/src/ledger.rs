@@ -1,8 +1,8 @@
-//! The ledger: who is in, in a file of SQLite's.
+//! The ledger: the admitted applicants, in an SQLite file.
 //!
 //! Two tables that agree at every commit: a row for each entrant, with its place, and one row with
 //! their count. A commit is durable when it has returned: `synchronous=FULL`, with a write-ahead
-//! log, which takes one sync of one file for each commit (a rollback journal takes four).
+//! log, which needs one sync of one file for each commit (a rollback journal needs four).
 //!
 //! | of a unit of work | in SQLite                                        |
 //! |-------------------|--------------------------------------------------|
@@ -14,10 +14,10 @@
 //!
 //! - L1: rows are numbered 1 to `count`, without a gap.
 //! - L2: some errors (a full disk, a trigger's `RAISE(ROLLBACK)`) end the whole transaction, not
-//!   only the statement. Then nothing more is entered into that unit, as a `SAVEPOINT` would begin
-//!   a transaction of its own; and its commit says that it was rolled back.
-//! - L3: a `COMMIT` that fails and leaves the transaction open has not committed. One that fails and
-//!   leaves none is in doubt: `load` decides.
+//!   only the statement. Then nothing more is entered into that unit, because a `SAVEPOINT` would
+//!   begin a transaction of its own; and its commit reports that it was rolled back.
+//! - L3: a `COMMIT` that fails and leaves the transaction open has not committed. One that fails
+//!   and leaves none has an unknown outcome: `load` decides.
 
 use std::fmt;
 use std::path::Path;
@@ -29,10 +29,10 @@ use turnwise_locks::{CommitError, Ledger, Loaded};
 
 use crate::metrics::Metrics;
 
-/// An applicant's name.
+/// The name of an applicant.
 pub(crate) type Who = Arc<str>;
 
-/// Marks a file as a raffle's: "rafl".
+/// The id that marks a file as a raffle's: "rafl".
 const APPLICATION_ID: i64 = 0x7261_666c;
 
 const SCHEMA: &str = "
@@ -47,7 +47,7 @@ const SCHEMA: &str = "
     INSERT INTO raffle VALUES (1, 0);
 ";
 
-/// What goes wrong with a ledger.
+/// An error of a ledger.
 #[derive(Debug)]
 pub(crate) enum LedgerError {
     Sqlite(rusqlite::Error),
@@ -79,19 +79,19 @@ impl From<rusqlite::Error> for LedgerError {
 }
 
 impl LedgerError {
-    /// Somebody else has the file.
+    /// Returns true if another connection has the file.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, LedgerError::Sqlite(error)
             if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy))
     }
 }
 
-/// Who else may use the file.
+/// The other users of the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// Nobody: a second server is told so when it starts.
+    /// None: a second server gets an error when it starts.
     Alone,
-    /// Other connections. A statement waits so long for theirs.
+    /// Other connections. A statement waits this long for theirs.
     Shared { wait: Duration },
 }
 
@@ -99,11 +99,11 @@ pub(crate) enum Sharing {
 pub(crate) struct Sqlite {
     connection: Connection,
     metrics: Arc<Metrics>,
-    /// A slower disk, as a model: each commit takes so much longer.
+    /// A MODEL of a slower disk: each commit takes this much longer.
     slower: Duration,
 }
 
-/// What has become of an entry that had a transaction of its own.
+/// The outcome of an entry with a transaction of its own.
 pub(crate) enum Alone {
     In { place: u64 },
     Duplicate { place: u64 },
@@ -111,7 +111,7 @@ pub(crate) enum Alone {
 }
 
 impl Sqlite {
-    /// Opens the file, and makes it if there is none.
+    /// Opens the file, and makes it if it does not exist.
     pub(crate) fn open(
         path: &Path,
         sharing: Sharing,
@@ -132,7 +132,7 @@ impl Sqlite {
         Ok(ledger)
     }
 
-    /// Makes the tables in an empty file; knows a file that is not a raffle's.
+    /// Makes the tables in an empty file; rejects a file that is not a raffle's.
     fn make(&self) -> Result<(), LedgerError> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let id = self.number("PRAGMA application_id")?;
@@ -149,13 +149,13 @@ impl Sqlite {
         self.connection.query_row(query, [], |row| row.get(0))
     }
 
-    /// Is the file whole? Reads all of it.
+    /// Checks the whole file.
     pub(crate) fn check(&self) -> Result<(), LedgerError> {
         let found: String = self.connection.query_row("PRAGMA quick_check(1)", [], |r| r.get(0))?;
         if found == "ok" { Ok(()) } else { Err(LedgerError::Corrupt(found)) }
     }
 
-    /// All that are in, in the order of their places.
+    /// Returns all entrants, in the order of their places.
     pub(crate) fn entrants(&self) -> Result<Vec<(Who, u64)>, LedgerError> {
         let count = self.count()?;
         let mut query = self.connection.prepare("SELECT id, place FROM entrant ORDER BY place")?;
@@ -196,7 +196,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// One entry in a transaction of its own: what a server does that commits for each request.
+    /// Makes one entry in a transaction of its own, as a server does that commits for each request.
     pub(crate) fn enter_alone(&mut self, who: &Who, limit: u64) -> Result<Alone, LedgerError> {
         self.begin()?;
         let decided = self.decide(who, limit);
@@ -258,7 +258,7 @@ impl Ledger<Who> for Sqlite {
         if entered.is_err() && !self.connection.is_autocommit() {
             let undone = self.run("ROLLBACK TO entry").and_then(|()| self.run("RELEASE entry"));
             if undone.is_err() {
-                // Half an entry stays in no unit: L2 is for the rest of it.
+                // Half an entry must not stay: L2 applies to the rest of the unit.
                 self.roll_back();
             }
         }
@@ -288,7 +288,7 @@ impl Ledger<Who> for Sqlite {
         if !self.connection.is_autocommit()
             && let Err(error) = self.run("ROLLBACK")
         {
-            // A panic has the rows read again before anybody else is let in.
+            // After a panic the rows are read again before another applicant is admitted.
             panic!("not rolled back: {error}");
         }
     }

@@ -5,16 +5,16 @@
 //! curl -d ada http://127.0.0.1:8080/applications
 //! ```
 //!
-//! The end, at Ctrl-C or SIGTERM: no more connections are taken, idle ones are closed, the pages'
-//! streams end; requests that have come are answered; then the ledger is closed. All of that within
-//! `--grace`.
+//! The end, at Ctrl-C or SIGTERM: no more connections are accepted, idle ones are closed, the
+//! pages' streams end; requests that have come are answered; then the ledger is closed. All of that
+//! happens within `--grace`.
 //!
-//! | exit code | says                                                                          |
+//! | exit code | meaning                                                                       |
 //! |-----------|-------------------------------------------------------------------------------|
-//! | 0         | ended as it was asked to: every applicant was answered                        |
+//! | 0         | ended on request: every applicant was answered                                |
 //! | 1         | it could not start, or not print; the reason is on stderr                     |
 //! | 2         | wrong arguments                                                               |
-//! | 3         | the grace was over before all were answered; their number is on stderr        |
+//! | 3         | the grace ended before all were answered; their number is on stderr           |
 
 mod http;
 mod ledger;
@@ -40,49 +40,49 @@ use metrics::Metrics;
 use modes::{Mode, Raffle, Terms};
 use page::Recent;
 
-/// What is dropped, and the file, get so long even if the grace is over.
+/// The minimum time for drops and for the file, even after the grace.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// A raffle over HTTP: first come, first served, exactly to the number of seats, in SQLite.
 #[derive(Debug, Parser)]
 #[command(name = "raffle-server")]
 struct Options {
-    /// The file of those who are in; made if there is none
+    /// The file of the entrants; made if it does not exist
     #[arg(long, default_value = "raffle.db")]
     db: PathBuf,
-    /// How many may be in. A restart with more seats opens a closed raffle again
+    /// The number of seats. A restart with more seats opens a closed raffle again
     #[arg(long, default_value_t = 100)]
     seats: u64,
-    /// Where to listen; 0: any free port. It is printed
+    /// The port to listen on; 0: any free port. It is printed
     #[arg(long, default_value_t = 8080)]
     port: u16,
     /// The address to listen on
     #[arg(long, default_value = "127.0.0.1")]
     bind: IpAddr,
-    /// Who decides, and how often it commits
+    /// The way to decide, which determines the commits
     #[arg(long, value_enum, default_value_t = Mode::Turnwise)]
     mode: Mode,
-    /// So long an applicant waits for its turn at most
+    /// The maximum time that an applicant waits for its turn
     #[arg(long, default_value = "5s", value_parser = duration)]
     wait: Duration,
-    /// Mode turnwise: so many are committed together at most
+    /// Mode turnwise: the maximum number of entries in a commit
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     group: u16,
     /// Mode immediate: connections to the file
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     connections: u16,
-    /// Bytes of a request's body at most
+    /// The maximum length of a request's body, in bytes
     #[arg(long, default_value_t = 1024)]
     max_body: usize,
-    /// So long the end may take
+    /// The time limit of the end
     #[arg(long, default_value = "10s", value_parser = duration)]
     grace: Duration,
-    /// For measurements: a MODEL of a slower disk. Each commit sleeps so long before it syncs
+    /// For measurements: a MODEL of a slower disk. Each commit sleeps this long before it syncs
     #[arg(long, default_value = "0ms", value_parser = duration)]
     model_slower_sync: Duration,
 }
 
-/// `5s`, `250ms`, `2m`.
+/// Parses `5s`, `250ms`, `2m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| "a number with ms, s or m, like 5s")?;
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(told) => {
             return match told.print() {
-                // Whoever read the output has seen enough.
+                // The reader has closed the pipe.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                     failed(&error.to_string())
                 }
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(why: &str) -> ExitCode {
-    // If nobody reads it, the exit code says it.
+    // If it cannot be written, the exit code reports it.
     let _ = writeln!(io::stderr(), "raffle-server: {why}");
     ExitCode::from(1)
 }
@@ -156,14 +156,14 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         // The streams end with the publisher.
         publisher.abort();
         stop.send_replace(true);
-        // Late: those who have not sent a whole request keep their connection, and nothing else.
+        // Late: clients that have not sent a whole request keep only their connection.
         let late = timeout(options.grace, &mut serve).await.is_err();
         serve.abort();
         Ok((until, late))
     });
     let (until, late) = ended?;
     let unanswered = if late { metrics.in_flight() } else { 0 };
-    // Handlers and connections are dropped here; what they had of the ledger is over.
+    // Handlers and connections are dropped here; they no longer use the ledger.
     let left = || until.saturating_duration_since(Instant::now()).max(AFTERWARDS);
     runtime.shutdown_timeout(left());
     let standing = app.raffle.standing();
@@ -195,7 +195,8 @@ fn announce(listener: &TcpListener, app: &App, options: &Options) -> io::Result<
     out.flush()
 }
 
-/// Ready at the first Ctrl-C or SIGTERM. They are listened to from this call on.
+/// Returns a future that is ready at the first Ctrl-C or SIGTERM. The signals are caught from this
+/// call on.
 #[cfg(unix)]
 fn signals() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};

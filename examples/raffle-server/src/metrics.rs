@@ -1,8 +1,8 @@
-//! What the server counts, and how Prometheus reads it.
+//! The counters of the server, and their text for Prometheus.
 //!
-//! - M1: an application is in flight from its last byte read until its handler is over; dropped or
-//!   done, it leaves. An outcome is counted once, before the application leaves.
-//! - All counters are Relaxed: each is true by itself, and nothing is read through them.
+//! - M1: an application is in flight from its last byte read until its handler ends, or is dropped.
+//!   An outcome is counted once, before the application leaves.
+//! - All counters are Relaxed: no other memory is read through them.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,8 @@ pub(crate) struct Metrics {
     in_flight: AtomicU64,
     commits: AtomicU64,
     outcomes: [AtomicU64; Outcome::NAMES.len()],
-    /// How many took no longer than each bound, and longer than those before it; the last: than all.
+    /// The number of applications above the previous bound and up to this one; the last: above all
+    /// bounds.
     took: [AtomicU64; BOUNDS.len() + 1],
     micros: AtomicU64,
 }
@@ -77,7 +78,7 @@ impl Metrics {
         self.outcomes.iter().map(|outcome| outcome.load(Relaxed)).sum()
     }
 
-    /// Prometheus's text.
+    /// Formats the metrics for Prometheus.
     pub(crate) fn text(&self, standing: Standing) -> String {
         let mut text = String::new();
         let mut one = |name: &str, kind: &str, help: &str, value: u64| {

@@ -1,18 +1,18 @@
-//! Who decides: three servers behind one call.
+//! The ways to decide: three servers behind one call.
 //!
-//! | mode        | who waits for the file                        | commits             |
+//! | mode        | thread that waits for the file                | commits             |
 //! |-------------|-----------------------------------------------|---------------------|
 //! | `turnwise`  | the one thread of a pool, for all             | one for each pass   |
 //! | `mutex`     | a blocking thread, with a mutex held          | one for each entry  |
 //! | `immediate` | a blocking thread for each of some connections | one for each entry |
 //!
-//! In each of them a sync blocks no thread that serves requests, and who waits for its turn is a
-//! task. In `mutex` its tasks wait in the order of their coming; in `immediate` for a connection
-//! in that order, and then, as long again, for SQLite's lock, which has none.
+//! In each of them a sync blocks no thread that serves requests, and an application that waits for
+//! its turn is a task. In `mutex` tasks wait in the order of their coming; in `immediate` they wait
+//! in that order for a connection, and then, as long again, for SQLite's lock, which has no order.
 //!
-//! `turnwise` has a pool of one thread, as there is one connection, used by one turn at a time: a
-//! second thread would only be another one to wake. That pool is for this alone, so no other actor
-//! waits behind a sync.
+//! `turnwise` has a pool of one thread, because there is one connection, used by one turn at a
+//! time: a second thread would not add any work, only wake-ups. The pool has no other actor, so no
+//! other actor waits behind a sync.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::metrics::Metrics;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// One commit for all who came during the last one
+    /// One commit for all that came during the last one
     Turnwise,
     /// A mutex around the connection, a transaction for each entry
     Mutex,
@@ -39,7 +39,7 @@ pub(crate) enum Mode {
     Immediate,
 }
 
-/// How a raffle is opened.
+/// The parameters of a raffle.
 pub(crate) struct Terms {
     pub(crate) seats: u64,
     pub(crate) wait: Duration,
@@ -48,8 +48,8 @@ pub(crate) struct Terms {
     pub(crate) slower: Duration,
 }
 
-/// What an applicant is told. Busy: its turn was not to be expected in time. Unknown: it may be in or
-/// not. Stopping: the server is about to end.
+/// The outcome for an applicant. Busy: its turn was not expected in time. Unknown: it may be
+/// admitted or not. Stopping: the server is about to end.
 pub(crate) enum Outcome {
     Admitted { place: u64 },
     Duplicate { place: u64 },
@@ -79,7 +79,7 @@ impl Outcome {
     }
 }
 
-/// How a raffle stands, by what is committed.
+/// The state of a raffle, by its commits.
 #[derive(Clone, Copy)]
 pub(crate) struct Standing {
     pub(crate) seats: u64,
@@ -95,7 +95,7 @@ pub(crate) enum Raffle {
 }
 
 impl Raffle {
-    /// Opens it, and tells who is in.
+    /// Opens a raffle, and returns its entrants.
     pub(crate) fn open(
         mode: Mode,
         path: &Path,
@@ -179,7 +179,8 @@ impl Raffle {
         }
     }
 
-    /// Decides those that wait, and closes the file. False: not within the limit. Blocks.
+    /// Decides the waiting applications, and closes the file. Returns false if the limit passes
+    /// first. Blocks.
     pub(crate) fn shut_down(self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         match self {
@@ -189,7 +190,7 @@ impl Raffle {
                 ended
                     && pool.shutdown(until.saturating_duration_since(Instant::now())).is_complete()
             }
-            // Their entries are over with their requests; the files are closed by being dropped.
+            // Their entries end with their requests; the files are closed when they are dropped.
             Raffle::Mutex { .. } | Raffle::Immediate { .. } => true,
         }
     }
@@ -209,7 +210,7 @@ fn told(refused: Refused<LedgerError>) -> Outcome {
     }
 }
 
-/// Entries with a transaction each: what the modes have in common that are compared with.
+/// Entries with a transaction each: the common part of the two modes for comparison.
 pub(crate) struct Entries {
     seats: u64,
     wait: Duration,
@@ -217,7 +218,7 @@ pub(crate) struct Entries {
     waiting: AtomicU64,
 }
 
-/// One that waits; dropped, it does no more.
+/// A waiting application; dropped, it no longer counts.
 struct Waiting<'a>(&'a AtomicU64);
 
 impl Drop for Waiting<'_> {
@@ -249,7 +250,7 @@ impl Entries {
             return Outcome::TimedOut { waited: since.elapsed() };
         };
         let count = self.count.clone();
-        // If the request is gone meanwhile, this goes on: so it counts, too.
+        // If the request is dropped meanwhile, this goes on: so it counts, too.
         let entered = spawn_blocking(move || {
             let entered = enter(turn, seats);
             if let Ok(Alone::In { place }) = entered {
@@ -270,7 +271,7 @@ impl Entries {
     }
 }
 
-/// Connections to one file. Whoever has a permit finds an idle one.
+/// Connections to one file. The holder of a permit finds an idle one.
 pub(crate) struct Connections {
     permits: Arc<Semaphore>,
     idle: std::sync::Mutex<Vec<Sqlite>>,

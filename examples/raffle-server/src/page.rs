@@ -1,9 +1,10 @@
-//! What the page shows, four times a second if it changes.
+//! The events of the page, four times a second if the state changes.
 //!
-//! One task looks at the raffle and publishes one event; all pages get that same text. So a page
-//! costs no look, and the raffle is asked no more often however many look on.
+//! One task reads the state of the raffle and publishes one event; all pages get that same text. So
+//! the number of pages does not change the load on the raffle.
 //!
-//! - P1: when the task ends, the streams of the pages do: nothing holds up the end of the server.
+//! - P1: when the task ends, the streams of the pages end: so they do not delay the end of the
+//!   server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -16,14 +17,14 @@ use tokio::time::interval;
 use crate::http::App;
 use crate::ledger::Who;
 
-/// The page itself. It loads nothing else.
+/// The page. It loads nothing else.
 pub(crate) const HTML: &str = include_str!("page.html");
 
-/// How many of those who are in are shown.
+/// The number of entrants that are shown.
 const SHOWN: usize = 24;
 const EACH: Duration = Duration::from_millis(250);
 
-/// The last who came in, by their places.
+/// The last entrants, by their places.
 #[derive(Default)]
 pub(crate) struct Recent(Mutex<BTreeMap<u64, Who>>);
 
@@ -35,7 +36,7 @@ impl Recent {
         recent
     }
 
-    /// In any order: who is told first need not be first.
+    /// Adds an entrant, in any order: the first answer need not be for the first place.
     pub(crate) fn add(&self, place: u64, who: Who) {
         let mut recent = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         recent.insert(place, who);
@@ -50,7 +51,7 @@ impl Recent {
     }
 }
 
-/// How it stands, as JSON; with the rate, it is an event of the page's.
+/// Returns the state as JSON; with the rate, it is an event of the page.
 pub(crate) fn status(app: &App) -> serde_json::Value {
     let standing = app.raffle.standing();
     json!({
@@ -63,7 +64,7 @@ pub(crate) fn status(app: &App) -> serde_json::Value {
     })
 }
 
-/// Publishes until it is dropped.
+/// Publishes events until it is dropped.
 pub(crate) async fn publish(app: Arc<App>, live: watch::Sender<Arc<str>>) {
     let mut ticks = interval(EACH);
     // The rate is that of the last second.
@@ -83,7 +84,7 @@ pub(crate) async fn publish(app: Arc<App>, live: watch::Sender<Arc<str>>) {
         event["commits"] = json!(app.metrics.commits());
         event["recent"] = app.recent.last_first().into();
         let event: Arc<str> = event.to_string().into();
-        // A raffle at rest sends nothing.
+        // Without a change, nothing is sent.
         live.send_if_modified(|last| {
             let changed = *last != event;
             *last = event;

@@ -1,4 +1,4 @@
-//! What applicants are told, over a socket, in each of the modes.
+//! The answers to applicants, over a socket, in each of the modes.
 
 mod common;
 
@@ -101,7 +101,7 @@ fn bad_input_is_refused_and_says_why() {
     ] {
         assert_eq!(server.ask(method, path, "ada").status, status, "{method} {path}");
     }
-    // A length that is none, a body that is longer than it says it may be, and no HTTP at all.
+    // An invalid length, a body that is longer than allowed, and bytes that are not HTTP.
     for bytes in [
         "POST /applications HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
         "POST /applications HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\nabc",
@@ -112,7 +112,7 @@ fn bad_input_is_refused_and_says_why() {
         let status = client.answer().unwrap().status;
         assert!(status == 400 || status == 413, "{bytes:?}: {status}");
     }
-    // Cut off within the head, and within the body: nobody is in by that.
+    // Cut off within the head, and within the body: neither admits an applicant.
     for bytes in
         ["POST /applica", "POST /applications HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nada"]
     {
@@ -153,7 +153,7 @@ fn a_failing_ledger_is_500_and_nobody_is_in() {
     }
 }
 
-/// Those that share a commit with one that fails are told the truth, too.
+/// Applications that share a commit with one that fails get true answers, too.
 #[test]
 fn neighbours_of_a_failure_are_told_the_truth() {
     let folder = Folder::new();
@@ -166,7 +166,7 @@ fn neighbours_of_a_failure_are_told_the_truth() {
                 scope.spawn(move || {
                     let mut answers = Vec::new();
                     for n in 0..12 {
-                        // The slow ones see to it that others come together.
+                        // The slow ones make others come together.
                         let kind = ["good", "slow", "half", "undo", "bad", "late"][client % 6];
                         let who = format!("{kind} {client} {n}");
                         let status = server.post(&who).status;
@@ -200,8 +200,8 @@ fn out_of_time_is_504_and_early_refusal_503() {
     let folder = Folder::new();
     with_faults(&folder.db(), 20_000_000);
     let server = Server::start(&folder.db(), &["--wait", "800ms"]);
-    // Posts a slow one, and tells what another gets that comes behind it. On a machine that stands
-    // still, the slow one may be late itself: then again.
+    // Posts a slow one, and returns the answer to another one that comes behind it. On a slow
+    // machine, the slow one may be late itself: then the test repeats it.
     let mut number = 0;
     let mut told = Vec::new();
     let mut behind_a_slow_one = |expected: u16| {
@@ -228,7 +228,7 @@ fn out_of_time_is_504_and_early_refusal_503() {
     let early = behind_a_slow_one(503);
     assert_eq!(early.json()["outcome"], "busy");
     assert!(early.headers["retry-after"].parse::<u64>().unwrap() >= 1, "{early:?}");
-    // When it is over, nobody is refused early any more.
+    // When it is over, no application is refused early any more.
     until("ada is in", || server.post("ada").status == 409);
     server.stop();
     let rows = rows(&folder.db());
@@ -237,7 +237,7 @@ fn out_of_time_is_504_and_early_refusal_503() {
     }
 }
 
-/// The other modes wait for another program's lock, and for each other, no longer than they may.
+/// The other modes wait for another program's lock, and for each other, within the limit.
 #[test]
 fn a_locked_file_is_504_with_a_transaction_each() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! The end: everybody in flight is answered, within the grace; and the errors of the start.
+//! The end: every applicant in flight is answered, within the grace; and the errors of the start.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn a_graceful_end_answers_all_in_flight() {
                     })
                 })
                 .collect();
-            // All have come, the slow one is not over: or all are over already.
+            // All have come, and the slow one is not over; or all are over already.
             until("all have come", || {
                 let text = server.get("/metrics").body;
                 let value = |name: &str| -> u64 {
@@ -46,7 +46,7 @@ fn a_graceful_end_answers_all_in_flight() {
             clients.into_iter().map(|client| client.join().unwrap()).collect()
         });
         assert_eq!(statuses, [201; 21], "{mode}");
-        // The stream ends, and so does what was idle.
+        // The stream ends, and so do idle connections.
         until("the end of the stream", || events.line().map_or(true, |line| line.is_none()));
         until("the end of the idle one", || idle.line().map_or(true, |line| line.is_none()));
         let (code, said, error) = server.ended();
@@ -65,7 +65,7 @@ fn half_a_request_does_not_hold_up_the_end() {
     let mut body = Client::new(server.address).unwrap();
     body.raw(b"POST /applications HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nada").unwrap();
     until("the head with half a body has come", || {
-        // This one is counted, too.
+        // This request is counted, too.
         server.metric("raffle_requests_total") >= 2
     });
     server.stop();
@@ -102,7 +102,7 @@ fn a_restart_goes_on_with_the_seats_it_is_given() {
     let server = start("3");
     assert_eq!(["ada", "alan", "linus"].map(|who| server.post(who).status), [409, 201, 410]);
     server.stop();
-    // More than there may be: closed, and nobody is thrown out.
+    // More entrants than seats: closed, and no entrant is removed.
     let server = start("1");
     let status = server.get("/status").json();
     let shown = [&status["admitted"], &status["seats"], &status["left"]].map(|it| it.as_u64());
@@ -162,7 +162,7 @@ fn what_cannot_start_says_why() {
         let damaged = damaged.db();
         fails(&["--db", damaged.to_str().unwrap(), "--port", "0"], 1, "and a count of");
     }
-    // Bytes that are overwritten, in any page.
+    // Overwritten bytes, in any page.
     let whole = fs::read(&db).unwrap();
     for page in 0..whole.len() / 4096 {
         let damaged = Folder::new();
@@ -172,7 +172,7 @@ fn what_cannot_start_says_why() {
         let damaged = damaged.db();
         fails(&["--db", damaged.to_str().unwrap(), "--port", "0"], 1, "raffle.db: ");
     }
-    // Somebody else's database, and no database.
+    // The database of another program, and a file that is no database.
     let strange = Folder::new();
     Connection::open(strange.db()).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
     fails(&["--db", strange.db().to_str().unwrap(), "--port", "0"], 1, "not a raffle's");

@@ -1,14 +1,15 @@
 //! kill -9 at random moments, under load: the file is right each time, and the next start goes on.
 //!
-//! 8 kills in each run of the tests, `KILLS=50` for more. After each of them:
+//! There are 8 kills in each run of the tests; `KILLS=50` sets more. After each of them:
 //!
 //! - rows and count agree, places have no gap, and there are no more than seats;
-//! - whoever was told "in" has a row with that place, and whoever was told "duplicate" has one;
-//! - if anybody was told "closed", all seats are taken;
-//! - a server on the same file takes up at that count, and lets none of them in twice.
+//! - every applicant with the answer "in" has a row with that place, and every one with the answer
+//!   "duplicate" has a row;
+//! - if any answer was "closed", all seats are taken;
+//! - a server on the same file starts with that count, and admits none of them twice.
 //!
-//! The system lives on, so what was written and not yet synced is not lost: that a commit is durable
-//! when the power fails is SQLite's promise, with `synchronous=FULL`.
+//! The system stays up, so writes that are not yet synced are not lost: that a commit survives a
+//! power failure is SQLite's promise, with `synchronous=FULL`.
 
 mod common;
 
@@ -20,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{Client, Folder, MODES, Server, rows, until};
 
-/// What applicants were told, before a kill.
+/// The answers before a kill.
 #[derive(Default)]
 struct Told {
     admitted: HashMap<String, u64>,
@@ -35,11 +36,11 @@ fn random(state: &mut u64, below: u64) -> u64 {
     *state % below
 }
 
-/// One that applies until the server is gone.
+/// Applies until the server is gone.
 fn client(server: &Server, told: &Mutex<Told>, names: &AtomicU64) {
     let Ok(mut connection) = Client::new(server.address) else { return };
     loop {
-        // Each tenth is one that somebody else has sent, too.
+        // Every tenth name repeats the one before it, which another client may have sent.
         let number = names.fetch_add(1, Relaxed);
         let who = format!("entrant {}", number - number % 10 / 9);
         let Ok(answer) = connection.ask("POST", "/applications", who.as_bytes()) else { return };
@@ -73,7 +74,7 @@ fn kills(mode: &str, kills: u64) {
         let server = Server::start(&folder.db(), &["--seats", &limit, "--mode", mode]);
         let count = known.len();
         assert!(server.said.contains(&format!("{count} of {seats} places")), "{}", server.said);
-        // Who is in stays in, and is not let in twice.
+        // Entrants stay admitted, and are not admitted twice.
         for (who, place) in known.iter().take(3) {
             let answer = server.post(who);
             assert!(answer.status == 410 && count as u64 == seats || answer.status == 409);
@@ -89,9 +90,9 @@ fn kills(mode: &str, kills: u64) {
                 let told = told.lock().unwrap();
                 !told.admitted.is_empty() || told.closed > 0
             });
-            // No order depends on this: it is when the kill comes.
+            // No order depends on this: it is the time of the kill.
             thread::sleep(delay);
-            // The clients have it borrowed.
+            // The clients borrow it.
             server.signal("-KILL");
         });
         server.kill();
@@ -112,7 +113,7 @@ fn kills(mode: &str, kills: u64) {
             told.closed
         );
         known = rows;
-        // A file lives through three kills or so, a full one through two.
+        // A file lives through about three kills, a full one through two.
         let full = known.len() as u64 == seats;
         if random(&mut state, if full { 2 } else { 3 }) > 0 {
             file = Some((folder, seats, known));

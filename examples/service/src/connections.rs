@@ -1,7 +1,7 @@
-//! No more connections than so many: one more is taken when one of them ends.
+//! A bound on connections: the next one is accepted when one of them ends.
 //!
 //! - C1: a connection has its permit as long as it is open, and the listener waits for one before
-//!   it accepts. Until then, it is the system's queue that a client waits in.
+//!   it accepts. Until then, a client waits in the system's queue.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ impl Listener for Bounded {
     async fn accept(&mut self) -> (Held, SocketAddr) {
         let permit = self.room.clone().acquire_owned().await.ok();
         let (stream, address) = Listener::accept(&mut self.listener).await;
-        // Answers are small: they are not to wait for more.
+        // Answers are small, and must not be delayed.
         let _ = stream.set_nodelay(true);
         (Held { stream, _permit: permit }, address)
     }

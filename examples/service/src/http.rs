@@ -1,4 +1,4 @@
-//! The routes, and which status says what. It knows nothing of who takes the turns.
+//! The routes, and the status of each outcome. This module does not depend on the backend.
 //!
 //! | request                     | answer                                                       |
 //! |-----------------------------|--------------------------------------------------------------|
@@ -6,21 +6,21 @@
 //! | `GET /sessions/{id}`        | the state of the basket                                      |
 //! | `GET /products/{number}`    | the product                                                  |
 //! | `GET /metrics`              | Prometheus's text                                            |
-//! | `GET /health`               | that it is there                                             |
+//! | `GET /health`               | 200 while the service runs                                   |
 //!
-//! | what is wrong                                             | status                            |
+//! | fault                                                     | status                            |
 //! |-----------------------------------------------------------|-----------------------------------|
 //! | no such session, or product, or path                      | 404                               |
-//! | no JSON as above, or no name of a session                 | 400                               |
+//! | no JSON as above, or no valid name of a session           | 400                               |
 //! | the body is larger than `--max-body`                      | 413                               |
-//! | it does not come to its end in ten seconds                | 408                               |
+//! | the body is not complete in ten seconds                   | 408                               |
 //! | too many requests of this session wait                    | 429, with `Retry-After`           |
 //! | too many requests in flight, or sessions                  | 503, with `Retry-After`           |
 //! | it did not get its turn, or the product, in time          | 503, with `Retry-After`           |
 //! | it comes while the service ends                           | 503, with `Retry-After`           |
 //! | its turn panicked                                         | 500: the session begins anew      |
 //!
-//! - H1: no more than `--in-flight` requests are looked at; one more is answered at once.
+//! - H1: no more than `--in-flight` requests are processed; a further one is refused at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,14 +41,14 @@ use crate::backend::Backend;
 use crate::metrics::Metrics;
 use crate::shop::{Ask, Id, Refused, Shop, Sku};
 
-/// Bytes of a session's name.
+/// The maximum length of a session's name, in bytes.
 const NAME: usize = 64;
-/// Pieces of a product at once.
+/// The maximum count of a product in one request.
 const PIECES: u32 = 1000;
-/// A body takes no longer.
+/// The maximum time of a body.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// What the handlers share.
+/// The state that all handlers share.
 pub(crate) struct App<B> {
     pub(crate) backend: B,
     pub(crate) shop: Arc<Shop>,
@@ -57,7 +57,7 @@ pub(crate) struct App<B> {
     pub(crate) max_body: usize,
 }
 
-/// Why a request is not answered by what it asked for.
+/// The reason of a failed request.
 enum Failure {
     Bad(StatusCode, String),
     TooMany,
@@ -88,7 +88,7 @@ pub(crate) fn router<B: Backend>(app: Arc<App<B>>) -> Router {
         .with_state(app)
 }
 
-/// Counts a request, and lets it in if there is room (H1).
+/// Counts a request, and admits it if there is room (H1).
 async fn admit<B: Backend>(
     State(app): State<Arc<App<B>>>,
     request: Request,
@@ -114,7 +114,7 @@ async fn add<B: Backend>(
     request: Request,
 ) -> Result<Response, Failure> {
     let id = session(&id)?;
-    // What is announced as too long is not waited for.
+    // A body that is announced as too long is not read.
     if request.body().size_hint().lower() > app.max_body as u64 {
         return Err(bad(StatusCode::PAYLOAD_TOO_LARGE, "the length is beyond the limit"));
     }

@@ -5,15 +5,15 @@
 //! curl -d '{"product": 7, "count": 2}' http://127.0.0.1:8080/sessions/ada/items
 //! ```
 //!
-//! The end, at Ctrl-C or SIGTERM: no more connections are taken, idle ones are closed; requests that
-//! have come are answered; then the sessions end. All of that within `--grace`.
+//! The end, at Ctrl-C or SIGTERM: no more connections are accepted, idle ones are closed; requests
+//! that have come are answered; then the sessions end. All of that happens within `--grace`.
 //!
-//! | exit code | says                                                                          |
+//! | exit code | meaning                                                                       |
 //! |-----------|-------------------------------------------------------------------------------|
-//! | 0         | ended as it was asked to: every request was answered, every session is over   |
+//! | 0         | ended on request: every request was answered, every session has ended         |
 //! | 1         | it could not start, or not print; the reason is on stderr                     |
 //! | 2         | wrong arguments                                                               |
-//! | 3         | the grace was over before; what was left is on stderr                         |
+//! | 3         | the grace ended first; the remaining requests and sessions are on stderr      |
 
 mod backend;
 mod connections;
@@ -40,7 +40,7 @@ use http::{App, router};
 use metrics::Metrics;
 use shop::{Bounds, Shop, Sku};
 
-/// What is dropped gets so long even if the grace is over.
+/// The minimum time for drops, even after the grace.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -51,21 +51,21 @@ enum With {
     Mutex,
     /// A tokio task with a channel for each session, and one for the cache
     Mpsc,
-    /// The same with actors of kameo's
+    /// An actor of kameo for each session, and one for the cache
     Kameo,
-    /// The same with actors of ractor's
+    /// An actor of ractor for each session, and one for the cache
     Ractor,
 }
 
 /// A shop's baskets over HTTP: a session for each customer, a cache of products, a bound for
-/// everything. Made five times, to be compared.
+/// everything. Written five times, for comparison.
 #[derive(Debug, Parser)]
 #[command(name = "service")]
 struct Options {
-    /// Who takes the turns
+    /// The backend, which runs the turns
     #[arg(long, value_enum, default_value_t = With::Turnwise)]
     with: With,
-    /// Where to listen; 0: any free port. It is printed
+    /// The port to listen on; 0: any free port. It is printed
     #[arg(long, default_value_t = 8080)]
     port: u16,
     /// The address to listen on
@@ -77,7 +77,7 @@ struct Options {
     /// Sessions at a time
     #[arg(long, default_value_t = 100_000, value_parser = at_least_one)]
     sessions: usize,
-    /// A session that is not used for so long is over
+    /// The time after which an unused session ends
     #[arg(long, default_value = "60s", value_parser = some_time)]
     idle: Duration,
     /// Requests of one session that wait for the one that runs
@@ -89,30 +89,30 @@ struct Options {
     /// Connections at a time
     #[arg(long, default_value_t = 4096, value_parser = at_least_one)]
     connections: usize,
-    /// So long a request waits for its turn, or for a product, at most
+    /// The maximum time that a request waits for its turn, or for a product
     #[arg(long, default_value = "2s", value_parser = some_time)]
     wait: Duration,
-    /// Bytes of a request's body at most
+    /// The maximum length of a request's body, in bytes
     #[arg(long, default_value_t = 1024)]
     max_body: usize,
     /// Products that the cache keeps
     #[arg(long, default_value_t = 1000, value_parser = at_least_one)]
     cached: usize,
-    /// So long the end may take
+    /// The time limit of the end
     #[arg(long, default_value = "10s", value_parser = duration)]
     grace: Duration,
     /// For measurements: rounds of hashing for each change of a basket, about 20 ns each
     #[arg(long, default_value_t = 1000)]
     work: u32,
-    /// A MODEL of a database: to load a product takes so long
+    /// A MODEL of a database: the time to load a product
     #[arg(long, default_value = "1ms", value_parser = duration)]
     model_load: Duration,
-    /// For tests, a MODEL of a bug: what puts this product into a basket panics
+    /// For tests, a MODEL of a bug: a turn that puts this product into a basket panics
     #[arg(long)]
     model_bug: Option<Sku>,
 }
 
-/// `5s`, `250ms`, `2m`.
+/// Parses `5s`, `250ms`, `2m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| "a number with ms, s or m, like 5s")?;
@@ -144,7 +144,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(told) => {
             return match told.print() {
-                // Whoever read the output has seen enough.
+                // The reader has closed the pipe.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                     failed(&error.to_string())
                 }
@@ -163,7 +163,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(why: &str) -> ExitCode {
-    // If nobody reads it, the exit code says it.
+    // If it cannot be written, the exit code reports it.
     let _ = writeln!(io::stderr(), "service: {why}");
     ExitCode::from(1)
 }
@@ -192,7 +192,7 @@ fn run<B: Backend>(options: &Options) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was not over in time.
+/// The requests and sessions that did not end in time.
 struct Left {
     requests: u64,
     sessions: usize,
@@ -233,7 +233,7 @@ async fn serve<B: Backend>(options: &Options, metrics: &Arc<Metrics>) -> Result<
     }
     let until = Instant::now() + options.grace;
     stop.send_replace(true);
-    // Late: those who have not sent a whole request keep their connection, and nothing else.
+    // Late: clients that have not sent a whole request keep only their connection.
     let late = timeout(options.grace, &mut serve).await.is_err();
     serve.abort();
     let requests = if late { metrics.in_flight() } else { 0 };
@@ -250,7 +250,8 @@ fn announce(listener: &TcpListener, with: With) -> io::Result<()> {
     out.flush()
 }
 
-/// Ready at the first Ctrl-C or SIGTERM. They are listened to from this call on.
+/// Returns a future that is ready at the first Ctrl-C or SIGTERM. The signals are caught from this
+/// call on.
 #[cfg(unix)]
 fn signals() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};

@@ -1,8 +1,8 @@
-//! What the service counts, and how Prometheus reads it.
+//! The counters of the service, and their text for Prometheus.
 //!
 //! - M1: a request is in flight from its head read until its answer is made, or its connection is
-//!   gone; dropped or done, it leaves. Its answer is counted once, before it leaves.
-//! - All counters are Relaxed: each is true by itself, and nothing is read through them.
+//!   gone. Its answer is counted once, before the request leaves.
+//! - All counters are Relaxed: no other memory is read through them.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,17 +15,18 @@ use crate::shop::Shop;
 /// Upper bounds of the histogram, in seconds.
 const BOUNDS: [f64; 12] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0, 10.0];
-/// What is answered; the last is for all others.
+/// The status codes that are counted; the last one is for all others.
 const CODES: [u16; 10] = [200, 400, 404, 405, 408, 413, 429, 500, 503, 0];
 
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: AtomicU64,
     in_flight: AtomicU64,
-    /// Those whose connection was gone before they were answered.
+    /// Requests whose connection was gone before they were answered.
     gone: AtomicU64,
     answers: [AtomicU64; CODES.len()],
-    /// How many took no longer than each bound, and longer than those before it; the last: than all.
+    /// The number of requests above the previous bound and up to this one; the last: above all
+    /// bounds.
     took: [AtomicU64; BOUNDS.len() + 1],
     micros: AtomicU64,
 }
@@ -74,7 +75,7 @@ impl Metrics {
         self.answers.iter().map(|count| count.load(Relaxed)).sum()
     }
 
-    /// Prometheus's text.
+    /// Formats the metrics for Prometheus.
     pub(crate) fn text(&self, shop: &Shop) -> String {
         let mut text = String::new();
         let mut one = |name: &str, kind: &str, help: &str, value: u64| {

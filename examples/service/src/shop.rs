@@ -1,13 +1,13 @@
-//! What the service is about, whoever takes the turns: baskets, products, and their bounds.
+//! The shop, for all backends: baskets, products, and their bounds.
 //!
 //! A session is a basket: a list of the newest products and a receipt over it. A change of a basket
 //! is some tens of microseconds of work (`--work`), and needs the product, which is loaded from a
-//! catalogue that takes its time (`--model-load`).
+//! slow catalogue (`--model-load`).
 //!
-//! - S1: there is a basket only while it has a [`Seat`]; so there are no more than `--sessions`, in
-//!   each backend, and how many there are is one number.
+//! - S1: a basket exists only while it has a [`Seat`]; so there are no more than `--sessions`, in
+//!   each backend, and one number counts them.
 //! - S2: a basket whose turn panicked begins anew, and its session goes on.
-//! - All counters are Relaxed: each is true by itself, and nothing is read through them.
+//! - All counters are Relaxed: no other memory is read through them.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,37 +19,37 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::Notify;
 
-/// What a session is called.
+/// The name of a session.
 pub(crate) type Id = Arc<str>;
 /// The number of a product.
 pub(crate) type Sku = u32;
-/// What a look into the catalogue has found.
+/// The result of a look-up in the catalogue.
 pub(crate) type Found = Option<Arc<Product>>;
 
-/// Products there are.
+/// The number of products.
 const PRODUCTS: Sku = 10_000;
-/// Products that a basket remembers.
+/// The number of products that a basket remembers.
 const NEWEST: usize = 32;
 
-/// How much there may be of everything, and how long it may take.
+/// The bounds of the service, and its time limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     pub(crate) sessions: usize,
-    /// Requests of one session that wait for the one that runs.
+    /// The maximum number of requests of one session that wait for the one that runs.
     pub(crate) waiting: usize,
-    /// So long a request waits for its turn, or for a product, at most.
+    /// The maximum time that a request waits for its turn, or for a product.
     pub(crate) wait: Duration,
-    /// A session that is not used for so long is over.
+    /// The time after which an unused session ends.
     pub(crate) idle: Duration,
     pub(crate) cached: usize,
     /// Rounds of hashing for each change.
     pub(crate) work: u32,
     pub(crate) load: Duration,
-    /// A product that no basket can take.
+    /// A product whose turn panics.
     pub(crate) bug: Option<Sku>,
 }
 
-/// What all backends have in common.
+/// The state that all backends share.
 pub(crate) struct Shop {
     pub(crate) bounds: Bounds,
     pub(crate) seats: Arc<Seats>,
@@ -58,14 +58,14 @@ pub(crate) struct Shop {
     loads: AtomicU64,
 }
 
-/// What a basket is asked.
+/// A request to a basket.
 #[derive(Clone)]
 pub(crate) enum Ask {
     Add { product: Arc<Product>, count: u32 },
     Look,
 }
 
-/// How a basket stands.
+/// The state of a basket.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct View {
     changes: u64,
@@ -74,14 +74,14 @@ pub(crate) struct View {
     receipt: u64,
 }
 
-/// Why there is no answer.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     NoSession,
     NoProduct,
     /// Too many requests of this session wait.
     Busy,
-    /// There are as many sessions as may be.
+    /// The maximum number of sessions is reached.
     Full,
     /// It did not get its turn, or the product, in time.
     TimedOut,
@@ -122,7 +122,7 @@ impl Basket {
             self.lines.pop_front();
         }
         self.changes += 1;
-        // Each round goes on with what the last one has found: nothing of it can be left out.
+        // Each round uses the result of the last one: so none can be optimized away.
         for round in 0..work {
             let mut hasher = DefaultHasher::new();
             (self.receipt, round, product.product).hash(&mut hasher);
@@ -143,12 +143,12 @@ impl Shop {
         Arc::new(Shop { bounds, seats, turns: AtomicU64::new(0), loads: AtomicU64::new(0) })
     }
 
-    /// A basket, if there may be one more.
+    /// Makes a basket, if the maximum number is not reached.
     pub(crate) fn basket(&self) -> Result<Basket, Refused> {
         self.seats.take().map(Basket::new).ok_or(Refused::Full)
     }
 
-    /// A turn of a basket. It may panic.
+    /// Runs a turn of a basket. May panic.
     pub(crate) fn turn(&self, basket: &mut Basket, ask: &Ask) -> View {
         self.turns.fetch_add(1, Relaxed);
         if let Ask::Add { product, count } = ask {
@@ -158,7 +158,7 @@ impl Shop {
         basket.view()
     }
 
-    /// The same, where nobody else catches a panic (S2).
+    /// Runs a turn, and catches a panic, for backends that do not catch it themselves (S2).
     pub(crate) fn turn_caught(&self, basket: &mut Basket, ask: &Ask) -> Result<View, Refused> {
         let turned = catch_unwind(AssertUnwindSafe(|| self.turn(basket, ask)));
         turned.map_err(|_| {
@@ -167,12 +167,12 @@ impl Shop {
         })
     }
 
-    /// The basket after a panic (S2).
+    /// Replaces the basket after a panic (S2).
     pub(crate) fn renew(&self, basket: &mut Basket) {
         basket.clear();
     }
 
-    /// Looks into the catalogue: a MODEL of a database, a sleep.
+    /// Looks a product up in the catalogue: a MODEL of a database, a sleep.
     pub(crate) async fn load(&self, sku: Sku) -> Found {
         self.loads.fetch_add(1, Relaxed);
         tokio::time::sleep(self.bounds.load).await;
@@ -190,7 +190,7 @@ impl Shop {
     }
 }
 
-/// The products at hand: so many at most, the oldest goes.
+/// The cached products, up to a maximum number; the oldest is removed first.
 pub(crate) struct Shelf {
     most: usize,
     products: HashMap<Sku, Arc<Product>>,
@@ -206,7 +206,7 @@ impl Shelf {
         self.products.get(&sku).cloned()
     }
 
-    /// Keeps what was found.
+    /// Keeps the result of a look-up.
     pub(crate) fn put(&mut self, sku: Sku, found: &Found) {
         let Some(product) = found else { return };
         if self.products.insert(sku, product.clone()).is_none() {
@@ -218,17 +218,17 @@ impl Shelf {
     }
 }
 
-/// So many baskets there may be (S1).
+/// The seats for baskets, up to a maximum number (S1).
 #[derive(Default)]
 pub(crate) struct Seats {
     most: usize,
     taken: AtomicUsize,
-    /// Baskets there have been.
+    /// The total number of baskets so far.
     given: AtomicU64,
     freed: Notify,
 }
 
-/// The place of a basket; dropped, it is free.
+/// The place of a basket; it is free when this is dropped.
 pub(crate) struct Seat(Arc<Seats>);
 
 impl Seats {
@@ -251,7 +251,7 @@ impl Seats {
         self.given.load(Relaxed)
     }
 
-    /// Waits until there is no basket any more.
+    /// Waits until no basket is left.
     pub(crate) async fn all_free(&self) {
         loop {
             let freed = self.freed.notified();

@@ -1,4 +1,4 @@
-//! Everything has a bound, and whoever comes to it is answered: each test is run with all backends.
+//! All bounds, and the answers at each of them: each test is run with all backends.
 
 mod common;
 
@@ -35,11 +35,11 @@ fn a_busy_session_refuses_more_than_may_wait() {
                 .count()
         });
         assert_eq!(first.answer().unwrap().status, 200, "{with}");
-        // All would come during the first turn; if the machine is slow, some come later.
+        // All should come during the first turn; on a slow machine, some come later.
         assert!(busy > 0, "{with}");
         let turns = 1 + CLIENTS - busy;
         assert_eq!(server.metric("service_turns_total"), turns as u64, "{with}");
-        // Then it goes on, and others were never concerned.
+        // Then the session goes on, and other sessions were never affected.
         assert_eq!(server.add("ada", 7).number("changes"), turns as u64 + 1, "{with}");
         server.stop();
     }
@@ -60,7 +60,7 @@ fn no_more_sessions_than_may_be() {
         assert_eq!(server.add("a", 7).number("changes"), 2, "{with}");
         assert_eq!(server.metric("service_sessions"), 3, "{with}");
         server.stop();
-        // With time there is room again.
+        // After the idle time there is room again.
         let server = Server::start(with, &["--sessions", "1", "--idle", "200ms"]);
         for session in ["a", "b", "c"] {
             until("room for one more", || server.add(session, 7).status == 200);
@@ -107,7 +107,7 @@ fn one_request_too_many_is_answered_at_once() {
             let refused = server.get(path);
             assert!(refused.is_refused(503, "in flight"), "{with}: {refused:?}");
         }
-        // These are not counted among them.
+        // These are not counted.
         assert_eq!(server.get("/health").status, 200, "{with}");
         let [one, other] = waiting;
         drop(one);
@@ -137,7 +137,7 @@ fn who_waits_too_long_for_a_product_is_told() {
 fn who_waits_too_long_for_a_turn_is_told() {
     for with in BACKENDS {
         let arguments = [LONG_TURN[0], LONG_TURN[1], "--wait", "30s"];
-        // So long a turn is: the limit is for others.
+        // A turn takes this long: the limit is for the others.
         let server = Server::start(with, &arguments);
         assert_eq!(server.add("ada", 7).status, 200, "{with}");
         server.stop();
@@ -168,7 +168,7 @@ fn one_connection_too_many_waits_for_room() {
         assert_eq!(first.add("ada", 7).unwrap().status, 200);
         let mut second = server.client();
         second.send_add("ada", 7).unwrap();
-        // It is not looked at as long as the first is there.
+        // It is not processed while the first one is.
         for _ in 0..50 {
             assert_eq!(first.ask("GET", "/sessions/ada", b"").unwrap().number("changes"), 1);
         }

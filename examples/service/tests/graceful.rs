@@ -1,4 +1,4 @@
-//! The end: everybody in flight is answered, within the grace; and the errors of the start.
+//! The end: every request in flight is answered, within the grace; and the errors of the start.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::thread;
 
 use common::{BACKENDS, Client, Server, program, run, until};
 
-/// What the server says it has answered is what its clients have got: none more, none less.
+/// The server's count of answers is equal to that of its clients.
 #[test]
 fn an_end_under_load_answers_all_it_has_taken() {
     for (with, signal) in BACKENDS.into_iter().zip(["-TERM", "-INT"].into_iter().cycle()) {
@@ -54,7 +54,7 @@ fn those_that_wait_are_answered_at_the_end() {
         }
         server.until("service_in_flight", |requests| requests == 20);
         server.signal("-TERM");
-        // What was idle is closed before they are answered.
+        // Idle connections are closed before they are answered.
         until("the end of the idle one", || idle.line().map_or(true, |line| line.is_none()));
         for client in &mut waiting {
             assert_eq!(client.answer().unwrap().status, 200, "{with}");

@@ -1,4 +1,4 @@
-//! The five backends are one service: each of these tests is run with all of them.
+//! The five backends behave alike: each of these tests is run with all of them.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn all_backends_answer_the_same() {
         ("GET", "/sessions/a%20b", "", 400),
         ("GET", &format!("/sessions/{long}"), "", 400),
         ("GET", "/nothing", "", 404),
-        // What was refused has changed nothing.
+        // A refused request has changed nothing.
         ("GET", "/sessions/ada", "", 200),
     ];
     let mut first: Option<Vec<(u16, String)>> = None;
@@ -83,7 +83,7 @@ fn changes_of_a_session_are_one_at_a_time() {
             assert_eq!(changes(&format!("own-{client}")), EACH / 2, "{with}");
         }
         assert_eq!(server.get("/sessions/nobody").status, 404);
-        // The metrics have counted all of that, and nothing else.
+        // The metrics have counted all of these requests, and no others.
         let requests = CLIENTS * EACH + 1 + CLIENTS + 1;
         assert_eq!(server.metric("service_requests_total"), requests, "{with}");
         assert_eq!(server.metric("service_request_seconds_count"), requests, "{with}");
@@ -119,7 +119,7 @@ fn a_product_is_loaded_once_for_all_who_ask() {
         });
         let expected: Vec<u16> = (0..40).map(|n| if n % 3 == 2 { 404 } else { 200 }).collect();
         assert_eq!(statuses, expected, "{with}");
-        // What is not there is not kept: those who come later have it looked for again.
+        // An absent product is not cached: later requests look it up again.
         let loads = server.metric("service_loads_total");
         assert!((2..=14).contains(&loads), "{with}: {loads}");
         assert_eq!(server.get("/products/7").status, 200);
@@ -168,7 +168,7 @@ fn an_idle_session_ends_and_begins_anew() {
         assert_eq!(server.metric("service_sessions_total"), 2, "{with}");
         server.until("service_sessions", |sessions| sessions == 0);
         server.stop();
-        // One that is used stays, be it longer than that.
+        // A session that is used stays, even for longer than that.
         let server = Server::start(with, &["--idle", "20s"]);
         (1..=20).for_each(|n| assert_eq!(server.add("ada", 7).number("changes"), n, "{with}"));
         assert_eq!(server.metric("service_sessions"), 1, "{with}");
@@ -176,7 +176,7 @@ fn an_idle_session_ends_and_begins_anew() {
     }
 }
 
-/// Sessions end at the moment they are used again: no change gets lost in between.
+/// Sessions end at the moment they are used again: no change gets lost.
 #[test]
 fn expiry_and_use_do_not_lose_each_other() {
     for with in BACKENDS {
@@ -186,7 +186,7 @@ fn expiry_and_use_do_not_lose_each_other() {
                 let mut connection = server.client();
                 scope.spawn(move || {
                     for n in 0..500_u64 {
-                        // Orders nothing: it makes for idle sessions.
+                        // Orders nothing: it makes sessions idle.
                         thread::sleep(Duration::from_micros(n % 50 * 50));
                         let answer = connection.add(&format!("s{client}"), 7).unwrap();
                         assert_eq!(answer.status, 200, "{with}: {}", answer.body);
@@ -210,10 +210,10 @@ fn a_turn_that_panics_hurts_one_request() {
         let broken = server.add("ada", 13);
         assert_eq!(broken.status, 500, "{with}: {}", broken.body);
         assert!(broken.says("broke its session"), "{}", broken.body);
-        // That session begins anew, and nobody else has noticed.
+        // That session begins anew, and no other session is affected.
         assert_eq!(server.add("ada", 7).number("changes"), 1, "{with}");
         assert_eq!(server.add("grace", 7).number("changes"), 2, "{with}");
-        // The first one of a session, too.
+        // The first request of a session, too.
         assert_eq!(server.add("alan", 13).status, 500, "{with}");
         assert_eq!(server.add("alan", 7).number("changes"), 1, "{with}");
         server.signal("-TERM");

@@ -1,5 +1,5 @@
-//! What is counted: the files that were named; or the Rust sources that cargo has downloaded, which
-//! are there wherever this program has been built; or, if they are too few, a text that is made up.
+//! The texts: the named files; or the Rust sources that cargo has downloaded, which exist wherever
+//! this program was built; or, if they are too few, a generated text.
 
 use std::borrow::Cow;
 use std::env;
@@ -11,12 +11,12 @@ use crate::counting::Failure;
 use crate::options::Options;
 use crate::text;
 
-/// What is counted if nothing else was said, in megabytes.
+/// The default limit, in megabytes.
 const LIMIT: u64 = 32;
-/// Less than so many megabytes of sources are no work to speak of.
+/// The minimum size of the sources in megabytes: less is too little work to measure.
 const TOO_FEW: u64 = 8;
 
-/// One text: a file, which is read anew whenever it is counted, or memory.
+/// One text: a file, which is read for each count, or memory.
 pub(crate) enum Text {
     File(PathBuf, u64),
     Memory(String),
@@ -41,16 +41,16 @@ impl Text {
     }
 }
 
-/// All texts, and what to call them.
+/// All texts, and their description.
 pub(crate) struct Corpus {
     pub(crate) texts: Vec<Text>,
     pub(crate) name: String,
-    /// Files and folders that could not be looked at; each has been reported.
+    /// The number of files and folders that could not be read; each has been reported.
     pub(crate) skipped: usize,
 }
 
 impl Corpus {
-    /// What the options ask for.
+    /// Finds the texts of the options.
     pub(crate) fn find(options: &Options) -> Result<Self, Failure> {
         const MB: u64 = 1_000_000;
         let limit = options.limit.unwrap_or(LIMIT) * MB;
@@ -61,7 +61,7 @@ impl Corpus {
             let sources = registry().map(|folder| Self::sources(&folder, limit));
             let enough = |sources: &Self| {
                 let bytes = sources.texts.iter().map(Text::bytes).sum::<u64>();
-                // Half: what is above the limit was left out file by file.
+                // Half of the limit suffices: files above the limit were left out one by one.
                 2 * bytes >= limit.min(TOO_FEW * MB)
             };
             return Ok(sources.filter(enough).unwrap_or_else(|| Self::made_up(limit)));
@@ -85,18 +85,18 @@ impl Corpus {
         Ok(Corpus { texts, name, skipped })
     }
 
-    /// The Rust sources below a folder, the first by name.
+    /// Finds the Rust sources below a folder, the first by name.
     fn sources(folder: &Path, limit: u64) -> Self {
         let mut files = text::find(&[folder.to_owned()], |_, _| ());
         files.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
         let name = format!("the first of the Rust sources in {}", at_home(folder));
-        // What is no text is none of the sources: nobody has asked for that file.
+        // A file that is not text is skipped without a report: it was not named.
         let mut texts = up_to(limit, files);
         texts.retain(|text| text.read().is_ok());
         Corpus { texts, name, skipped: 0 }
     }
 
-    /// So much of a text without sense, with words as frequent as those of a language: the second
+    /// Generates this many bytes of text, with words as frequent as those of a language: the second
     /// half as often as the first, the third a third as often.
     fn made_up(limit: u64) -> Self {
         const WORDS: usize = 50_000;
@@ -142,12 +142,12 @@ impl Corpus {
     }
 }
 
-/// Files in their order, until they are so many bytes.
+/// Returns files in their order, up to this many bytes.
 fn up_to(limit: u64, files: Vec<PathBuf>) -> Vec<Text> {
     let mut left = limit;
     let mut texts = Vec::new();
     for file in files {
-        // One that cannot be looked at is reported when it is read.
+        // A file that cannot be read is reported when it is counted.
         let bytes = fs::metadata(&file).map_or(0, |about| about.len());
         match left.checked_sub(bytes) {
             Some(rest) => left = rest,
@@ -158,7 +158,7 @@ fn up_to(limit: u64, files: Vec<PathBuf>) -> Vec<Text> {
     texts
 }
 
-/// Where cargo keeps the sources of what it has downloaded.
+/// Returns the folder of the sources that cargo has downloaded.
 fn registry() -> Option<PathBuf> {
     let cargo = env::var_os("CARGO_HOME").map(PathBuf::from);
     let sources = cargo.or_else(|| Some(home()?.join(".cargo")))?.join("registry/src");
@@ -169,7 +169,7 @@ fn home() -> Option<PathBuf> {
     env::var_os("HOME").or_else(|| env::var_os("USERPROFILE")).map(PathBuf::from)
 }
 
-/// A path as it is shown: shorter, if it is below the home directory.
+/// Formats a path: shorter, if it is below the home directory.
 fn at_home(path: &Path) -> String {
     match home().as_deref().map(|home| path.strip_prefix(home)) {
         Some(Ok(rest)) => format!("~/{}", rest.display()),
@@ -177,7 +177,7 @@ fn at_home(path: &Path) -> String {
     }
 }
 
-/// A path that was named and cannot be counted: better said before than after the work.
+/// Finds a named path that cannot be counted: reported before the work, not after it.
 pub(crate) fn missing(paths: &[PathBuf]) -> Option<String> {
     paths.iter().find_map(|path| {
         let error = match fs::metadata(path) {

@@ -1,4 +1,4 @@
-//! Four ways to count the words of many texts. The first is the one that the example is about.
+//! Four ways to count the words of many texts. The first one is the subject of the example.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -16,7 +16,7 @@ use crate::text::{self, Piece};
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 pub(crate) type Counts = HashMap<Box<str>, u64>;
 
-/// A way to count, and what it is called: in JSON, and in the table.
+/// A way to count, and its names: in JSON, and in the table.
 pub(crate) struct Way {
     pub(crate) name: &'static str,
     pub(crate) label: &'static str,
@@ -30,11 +30,11 @@ pub(crate) const WAYS: [Way; 4] = [
     Way { name: "one thread", label: "one thread", count: one_thread },
 ];
 
-/// What is counted, where, and who is told of the bytes that are done.
+/// The texts, the executor, and the progress.
 pub(crate) struct Job<'a> {
     pub(crate) texts: &'a [Text],
     pub(crate) pool: &'a rayon::ThreadPool,
-    /// Where the actors run.
+    /// The executor of the actors.
     pub(crate) place: &'a Place,
     pub(crate) shards: usize,
     pub(crate) done: &'a (dyn Fn(u64) + Sync),
@@ -61,8 +61,8 @@ impl Job<'_> {
     }
 }
 
-/// An actor per shard: a reader leaves its words and reads on, whoever else is counting in that
-/// shard. (If the actors run elsewhere, it always leaves them.)
+/// Uses an actor per shard: a reader leaves its words and reads on, even if another thread counts
+/// in that shard. (On another executor, it always leaves them.)
 pub(crate) fn turnwise(job: &Job<'_>) -> Result<Counts, Failure> {
     let shard = |_| job.place.run(Actor::builder()).spawn(Counts::new());
     let shards = (0..job.shards).map(shard).collect::<Result<Vec<_>, _>>()?;
@@ -74,14 +74,14 @@ pub(crate) fn turnwise(job: &Job<'_>) -> Result<Counts, Failure> {
         }
         Ok(())
     })?;
-    // All sends have returned, so these questions come after them: each is answered when its shard
+    // All sends have returned, so these requests come after them: each is answered when its shard
     // has counted everything.
     let parts =
         shards.iter().map(|shard| shard.with(std::mem::take)).collect::<Result<Vec<_>, _>>()?;
     Ok(parts.into_iter().flatten().collect())
 }
 
-/// A mutex per shard: a reader that finds it locked waits.
+/// Uses a mutex per shard: a reader that finds it locked waits.
 pub(crate) fn mutexes(job: &Job<'_>) -> Result<Counts, Failure> {
     let shards: Vec<Mutex<Counts>> = (0..job.shards).map(|_| Mutex::new(Counts::new())).collect();
     job.read(job.shards, |piece| {
@@ -93,14 +93,15 @@ pub(crate) fn mutexes(job: &Job<'_>) -> Result<Counts, Failure> {
     Ok(shards.into_iter().flat_map(Mutex::into_inner).collect())
 }
 
-/// A concurrent map, locked per word. It shards by itself, so the words are not sorted for it.
+/// Uses a concurrent map, locked per word. It has shards of its own, so the words are not sorted
+/// for it.
 pub(crate) fn dashmap(job: &Job<'_>) -> Result<Counts, Failure> {
     let map = DashMap::<Box<str>, u64>::new();
     job.read(1, |piece| {
         for word in piece.words.into_iter().flatten() {
             let word = &piece.text[word];
-            // The lock of the first look is given back before the second: nothing is allocated for
-            // a word that is there.
+            // The lock of the first look-up is released before the second: a known word needs no
+            // allocation.
             let found = map.get_mut(word).map(|mut n| *n += 1);
             if found.is_none() {
                 *map.entry(word.into()).or_default() += 1;
@@ -111,7 +112,7 @@ pub(crate) fn dashmap(job: &Job<'_>) -> Result<Counts, Failure> {
     Ok(map.into_iter().collect())
 }
 
-/// Nothing is shared, and nobody helps.
+/// Uses one thread, which shares nothing.
 pub(crate) fn one_thread(job: &Job<'_>) -> Result<Counts, Failure> {
     let mut counts = Counts::new();
     for one in job.texts {
@@ -122,7 +123,7 @@ pub(crate) fn one_thread(job: &Job<'_>) -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// One text on one thread: what the others are checked against.
+/// Counts one text on one thread, as a reference for the others.
 pub(crate) fn plainly(text: &str, counts: &mut Counts) {
     for piece in text::pieces(text) {
         let Piece { text, words } = text::split(piece, 1);

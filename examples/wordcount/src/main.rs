@@ -1,12 +1,12 @@
 //! Counts the words of many texts in a thread pool, with actors and with two kinds of locks, and
-//! says how long each took.
+//! reports the time of each.
 //!
 //! ```text
 //! cargo run --release -p wordcount -- [PATH]...
 //! ```
 //!
-//! Start reading at `counting::turnwise`: it is all that the actors need. The rest finds texts,
-//! measures and prints.
+//! `counting::turnwise` is the function to read first: it has all that the actors need. The rest
+//! finds texts, measures and prints.
 
 mod corpus;
 mod counting;
@@ -28,9 +28,9 @@ use counting::{Counts, Failure, Job, WAYS};
 use executor::{Choice, Place};
 use options::Options;
 
-/// What is printed.
+/// The result that is printed.
 struct Outcome {
-    /// What was counted.
+    /// The description of the texts.
     name: String,
     texts: usize,
     skipped: usize,
@@ -43,7 +43,7 @@ struct Outcome {
     threads: usize,
     shards: usize,
     repeat: usize,
-    /// Medians.
+    /// The medians.
     seconds: Vec<(&'static str, f64)>,
     top: Vec<(Box<str>, u64)>,
 }
@@ -78,7 +78,8 @@ fn main() -> ExitCode {
     exit(print(&mut out, &outcome).and_then(|()| out.flush()), outcome.matches)
 }
 
-/// Output that could not be written is an error, but for that of a reader who has seen enough.
+/// Returns the exit code. Output that could not be written is an error, unless the reader has
+/// closed the pipe.
 fn exit(printed: io::Result<()>, good: bool) -> ExitCode {
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -99,8 +100,8 @@ fn run(options: &Options) -> Result<Outcome, Failure> {
     };
     let Corpus { texts: found, name, mut skipped } = Corpus::find(options)?;
 
-    // On one thread, which also finds out what is text. After this the files are in the system's
-    // cache, for all alike.
+    // Counts on one thread, which also finds out which files are text. After this the files are in
+    // the system's cache for all.
     let bar = bar(found.iter().map(Text::bytes).sum())?;
     bar.set_message("looking");
     let mut truth = Counts::new();
@@ -127,7 +128,7 @@ fn run(options: &Options) -> Result<Outcome, Failure> {
         return Err("there are no words to count in this".into());
     }
 
-    // In turn, so that a change of the machine's pace meets all of them.
+    // The ways take turns, so that a change of the machine's speed affects all of them.
     let job =
         Job { texts: &texts, pool: &pool, place: &place, shards, done: &|bytes| bar.inc(bytes) };
     let mut took = vec![Vec::new(); WAYS.len()];
@@ -169,7 +170,7 @@ fn run(options: &Options) -> Result<Outcome, Failure> {
     })
 }
 
-/// On a terminal; nothing is drawn anywhere else.
+/// Returns a progress bar, which is drawn only on a terminal.
 fn bar(bytes: u64) -> Result<ProgressBar, Failure> {
     let style = ProgressStyle::with_template("{msg:>12} {wide_bar} {percent:>3}% {eta:>4}")?;
     Ok(ProgressBar::new(bytes).with_style(style))

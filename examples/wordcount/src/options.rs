@@ -37,7 +37,7 @@ could not be written; 2 for a bad option, or a PATH that is not there.";
 
 pub(crate) struct Options {
     pub(crate) paths: Vec<PathBuf>,
-    /// Megabytes.
+    /// In megabytes.
     pub(crate) limit: Option<u64>,
     pub(crate) generate: bool,
     pub(crate) repeat: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     pub(crate) json: bool,
 }
 
-/// The options; none if only help was wanted.
+/// Parses the options. Returns none if only help was requested.
 pub(crate) fn parse() -> Result<Option<Options>, lexopt::Error> {
     let mut options = Options {
         paths: Vec::new(),

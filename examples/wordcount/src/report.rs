@@ -1,11 +1,11 @@
-//! What is printed: a table that is read in ten seconds, or JSON.
+//! The output: a short table, or JSON.
 
 use std::io::{self, Write};
 
 use crate::Outcome;
 use crate::counting::WAYS;
 
-/// Lines are no longer than this.
+/// The maximum length of a line.
 const COLUMNS: usize = 80;
 
 pub(crate) fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
@@ -51,8 +51,8 @@ pub(crate) fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     )
 }
 
-/// By hand, and safely so: words are letters and digits, and the other texts are ours, but for the
-/// name of what was counted.
+/// Writes JSON without a library. Only the description of the texts needs quoting: words are
+/// letters and digits, and the other texts are constants.
 pub(crate) fn json(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     let Outcome { name, texts, skipped, lines, bytes, words, distinct, top, .. } = outcome;
     let Outcome { executor, threads, shards, matches, seconds, repeat, .. } = outcome;
@@ -74,7 +74,7 @@ pub(crate) fn json(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     )
 }
 
-/// A string of JSON.
+/// Quotes a string of JSON.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -87,12 +87,12 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// So many of a thing.
+/// Formats a number of things.
 fn counted(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
-/// 1234567 as 1,234,567.
+/// Formats 1234567 as 1,234,567.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut grouped = String::new();
@@ -105,7 +105,7 @@ fn grouped(n: u64) -> String {
     grouped
 }
 
-/// Three digits and a unit.
+/// Formats a time in three digits and a unit.
 fn time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
@@ -122,7 +122,7 @@ fn time(seconds: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// Lines of whole words; a word that is longer than a line has one of its own.
+/// Writes lines of whole words; a word that is longer than a line has one of its own.
 fn wrapped(out: &mut impl Write, text: &str) -> io::Result<()> {
     let mut column = 0;
     for word in text.split(' ') {

@@ -1,5 +1,4 @@
-//! Finding texts, reading them, and splitting them into words: the part of the work that is the
-//! same for everybody who counts.
+//! Finds, reads and splits texts: the common part of all ways to count.
 
 use std::fs;
 use std::io;
@@ -7,19 +6,19 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// About so many bytes of a text are worked on in one piece.
+/// The approximate size of a piece of text, in bytes.
 const PIECE: usize = 64 << 10;
 
 /// A part of a text and the words in it, sorted into shards.
 pub(crate) struct Piece {
-    /// Shared, because a message to an actor may outlive its sender's look at the text.
+    /// Shared, because a message to an actor may outlive the sender's borrow of the text.
     pub(crate) text: Arc<str>,
-    /// For each shard, where in `text` its words are.
+    /// The ranges of the words in `text`, for each shard.
     pub(crate) words: Vec<Vec<Range<usize>>>,
 }
 
-/// The regular files at and below `paths`, sorted. Links inside folders are not followed. What
-/// cannot be looked at is reported.
+/// Finds the regular files at and below `paths`, sorted. Links inside folders are not followed.
+/// Files that cannot be examined are reported.
 pub(crate) fn find(paths: &[PathBuf], mut report: impl FnMut(&Path, &io::Error)) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut left: Vec<(PathBuf, bool)> =
@@ -50,7 +49,7 @@ fn folder(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// A whole text.
+/// Reads a whole text.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     String::from_utf8(fs::read(path)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
@@ -93,8 +92,8 @@ pub(crate) fn split(piece: &str, shards: usize) -> Piece {
     Piece { text, words }
 }
 
-/// FNV-1a; another hash than the one in the maps, so that a shard's words spread over all of its
-/// buckets.
+/// Hashes a word with FNV-1a, which differs from the hash in the maps, so that a shard's words
+/// spread over all of its buckets.
 fn shard_of(word: &str, shards: usize) -> usize {
     if shards == 1 {
         return 0;

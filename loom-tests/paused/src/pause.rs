@@ -1,12 +1,12 @@
-//! Steps: what a thread does to memory that others see, one by one, and how a test interferes with
-//! it.
+//! Steps: the operations of a thread on shared memory, one by one, and the ways in which a test
+//! interferes with them.
 //!
-//! Every atomic operation and every lock of this flavour calls [`before`] and [`after`]. Three
-//! things can happen there:
+//! Every atomic operation and every lock of this flavour calls [`before`] and [`after`], which do
+//! one of three things:
 //!
 //! - [`chaos`]: at random the thread yields, spins or sleeps a little. Each thread has its own
 //!   xorshift, seeded from the test's seed and the order in which threads came by, so a run can be
-//!   repeated as far as the operating system lets it.
+//!   repeated as far as the operating system permits.
 //! - [`Gate`]: one thread stops right before its k-th step and stays there until it is released.
 //! - [`trace`]: the steps of one call are listed.
 //!
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// One operation on memory that other threads see, and where it stands in the source.
+/// One operation on memory that other threads see, and its place in the source.
 #[derive(Clone, Copy)]
 pub struct Step {
     /// The operation, by the name of its method.
@@ -30,7 +30,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The file that it stands in, without its folders.
+    /// Returns the name of the source file, without its folders.
     pub fn file(&self) -> &'static str {
         self.at.file().rsplit('/').next().unwrap_or_default()
     }
@@ -42,7 +42,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// What one thread has to think of. No destructor: steps are taken in other destructors too.
+/// The state of one thread. It has no destructor, because steps are taken in other destructors too.
 struct Me {
     random: Cell<u64>,
     gate: Cell<*const Paused>,
@@ -68,23 +68,23 @@ static SEED: AtomicU64 = AtomicU64::new(0);
 static RELAX: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
-/// From now on every thread is delayed at random.
+/// Delays every thread at random from now on.
 pub fn chaos(seed: u64) {
     SEED.store(seed | 1, Relaxed);
     CHAOS.store(true, Relaxed);
 }
 
-/// No more delays.
+/// Ends the delays.
 pub fn calm() {
     CHAOS.store(false, Relaxed);
 }
 
-/// The planted bug: from now on every ordering is Relaxed.
+/// Plants the bug: from now on every ordering is Relaxed.
 pub fn relax() {
     RELAX.store(true, Relaxed);
 }
 
-/// Pieces of memory (nodes, chunks, blocks, reply cells) that are in use and not given back.
+/// Returns the number of pieces of memory (nodes, chunks, blocks, reply cells) in use.
 pub fn live() -> i64 {
     LIVE.load(Relaxed)
 }
@@ -97,22 +97,22 @@ pub(crate) fn dead() {
     LIVE.fetch_sub(1, Relaxed);
 }
 
-/// The ordering to use for `wanted`.
+/// Returns the ordering to use for `wanted`.
 pub(crate) fn ordering(wanted: Ordering) -> Ordering {
     if RELAX.load(Relaxed) { Relaxed } else { wanted }
 }
 
-/// This thread has counted `counter` down.
+/// Records that this thread has counted `counter` down.
 pub(crate) fn counted(counter: &AtomicU32) {
     ME.with(|me| me.counted.set(counter));
 }
 
-/// The counter that this thread has counted down last, once.
+/// Returns the counter that this thread has counted down last, once.
 pub(crate) fn last_counted() -> *const AtomicU32 {
     ME.with(|me| me.counted.replace(null()))
 }
 
-/// A number of this thread's own sequence.
+/// Returns a number of this thread's own sequence.
 pub(crate) fn random() -> u64 {
     ME.with(|me| {
         let mut x = me.random.get();
@@ -127,7 +127,7 @@ pub(crate) fn random() -> u64 {
     })
 }
 
-/// True one time in `n`, while there is chaos.
+/// Returns true one time in `n`, while there is chaos.
 pub(crate) fn by_chance(n: u64) -> bool {
     CHAOS.load(Relaxed) && random() % n == 0
 }
@@ -145,7 +145,7 @@ fn delay() {
     }
 }
 
-/// The thread is about to do `op`.
+/// Must be called before the thread does `op`.
 #[track_caller]
 pub(crate) fn before(op: &'static str) {
     let step = Step { op, at: Location::caller() };
@@ -168,7 +168,7 @@ pub(crate) fn before(op: &'static str) {
     delay();
 }
 
-/// The thread sleeps while it does `f`, for the one who waits at its gate.
+/// Runs `f`, in which the thread sleeps; a test that waits at its gate is notified.
 pub(crate) fn asleep(f: impl FnOnce()) {
     let gate = ME.with(|me| me.gate.get());
     // SAFETY: `Gate::run` on this very thread keeps it while the pointer is set.
@@ -178,7 +178,7 @@ pub(crate) fn asleep(f: impl FnOnce()) {
     gate.inspect(|gate| gate.set(Phase::Running));
 }
 
-/// The thread has done it.
+/// Must be called after the operation.
 pub(crate) fn after() {
     delay();
 }
@@ -202,14 +202,14 @@ enum Phase {
     Finished,
 }
 
-/// Where a thread behind a [`Gate`] has come to.
+/// The state of a thread behind a [`Gate`].
 #[derive(Clone, Copy, Debug)]
 pub enum Stop {
     /// It is stopped before this step.
     Before(Step),
-    /// It sleeps in its call, before it has come to the step, until somebody wakes it.
+    /// It sleeps in its call, before the step, until another thread wakes it.
     Asleep,
-    /// It came to the end of its call before the step.
+    /// Its call ended before the step.
     Finished,
 }
 
@@ -251,7 +251,7 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// A gate for one [`run`](Self::run).
+    /// Makes a gate for one [`run`](Self::run).
     pub fn new() -> Self {
         Gate(Arc::new(Paused { phase: Mutex::new(Phase::Running), changed: Condvar::new() }))
     }
@@ -279,7 +279,7 @@ impl Gate {
         })
     }
 
-    /// Waits until the thread is stopped, and says where; `None` if it came to the end before that.
+    /// Waits until the thread is stopped, and returns the step; `None` if its call ended before.
     pub fn stopped(&self) -> Option<Step> {
         self.0.wait(|phase| match phase {
             Phase::Paused(step) => Some(Some(step)),
@@ -288,7 +288,7 @@ impl Gate {
         })
     }
 
-    /// Has the call come to its end?
+    /// Returns true if the call has ended.
     pub fn is_finished(&self) -> bool {
         matches!(*self.0.phase.lock().unwrap_or_else(PoisonError::into_inner), Phase::Finished)
     }

@@ -25,16 +25,16 @@ pub(crate) mod atomic {
     pub(crate) use self::std::Ordering;
     use crate::pause::{after, before, last_counted, ordering};
 
-    /// ThreadSanitizer knows no fences. Ours stand right after a `fetch_sub`, so a load of the same
-    /// counter says the same to it: what the standard library's `Arc` does when it is built for
-    /// ThreadSanitizer.
+    /// ThreadSanitizer does not model fences. The crate's fences stand right after a `fetch_sub`,
+    /// so a load of the same counter has the same effect for it. The standard library's `Arc` does
+    /// this, too, when it is built for ThreadSanitizer.
     #[track_caller]
     pub(crate) fn fence(order: Ordering) {
         before("fence");
         if ordering(order) == order {
             std::fence(order);
-            // SAFETY: it has just been counted down by this thread, to zero: the counter is there,
-            // and nobody else's.
+            // SAFETY: this thread has just counted it down to zero: so the counter exists, and no
+            // other thread uses it.
             if let Some(counter) = unsafe { last_counted().as_ref() } {
                 counter.load(order);
             }
@@ -192,12 +192,12 @@ pub(crate) mod thread {
 }
 
 pub(crate) mod hint {
-    /// Two looks.
+    /// Checks twice.
     pub(crate) fn done_soon(mut done: impl FnMut() -> bool) -> bool {
         done() || done()
     }
 
-    /// Two looks.
+    /// Checks twice.
     pub(crate) fn soon(mut come: impl FnMut() -> bool) -> bool {
         come() || come()
     }
@@ -225,7 +225,7 @@ pub(crate) mod alloc {
 
     use crate::pause::{born, dead};
 
-    /// Memory from the global allocator; aborts when there is none.
+    /// Allocates from the global allocator; aborts on failure.
     pub(crate) fn alloc(layout: Layout) -> *mut u8 {
         assert!(layout.size() > 0);
         // SAFETY: the size is not zero.
@@ -236,7 +236,7 @@ pub(crate) mod alloc {
         memory
     }
 
-    /// Gives memory back.
+    /// Frees memory.
     ///
     /// # Safety
     /// `memory` came from [`alloc`] with this `layout` and is not used again.
@@ -248,8 +248,8 @@ pub(crate) mod alloc {
     const ALIVE: u32 = 0x600d_11fe;
     const DEAD: u32 = 0xdead_11fe;
 
-    /// A mark in a piece of memory: its use after the end, a second end and a leak are found by
-    /// looking at it. It decides nothing and orders nothing (Relaxed), so it hides no race.
+    /// A mark in a piece of memory, which detects its use after the end, a second end and a leak.
+    /// It decides nothing and orders nothing (Relaxed), so it hides no race.
     #[derive(Debug)]
     pub(crate) struct Life(AtomicU32);
 
@@ -314,7 +314,7 @@ pub(crate) use crossbeam_utils::{Backoff, CachePadded};
 pub(crate) use parking_lot::Condvar;
 pub(crate) use std::time::Instant;
 
-/// A lock with a step before it is asked for and one while it is held.
+/// A lock with a step before it is requested and one while it is held.
 #[derive(Default)]
 pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 

@@ -1,5 +1,5 @@
-//! No polling and no spinning: processor time is counted, not guessed. Linux only, where each
-//! thread's time can be read.
+//! No polling and no spinning, by the processor time of threads. Linux only, which reports the time
+//! of each thread.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use paused::Actor;
 use paused::pause::Gate;
 
-/// Processor time of this thread so far.
+/// Returns the processor time of this thread so far.
 fn own_time() -> Duration {
     time("/proc/thread-self/schedstat")
 }
 
-/// Processor time of all threads of this process that are there.
+/// Returns the processor time of all threads of this process.
 fn all_time() -> Duration {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     tasks.map(|task| time(task.unwrap().path().join("schedstat").to_str().unwrap())).sum()
@@ -33,10 +33,10 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// The tests of this file count what the whole process does: one at a time.
+/// The tests of this file measure the whole process, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// How long a thread is watched.
+/// The time for which a thread is measured.
 const WINDOW: Duration = Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 1000 });
 
 /// Works until the window is over, on other actors.
@@ -150,7 +150,7 @@ fn idle_actors_cost_no_thread_and_no_time() {
     // The test harness starts and ends threads of its own meanwhile.
     assert!(threads() < threads_before + 100, "an actor has no thread of its own");
     let before = all_time();
-    // Nothing is ordered by this: it is the time in which nothing may happen.
+    // Orders nothing: it is the time in which nothing may happen.
     thread::sleep(WINDOW);
     let spent = all_time() - before;
     assert!(

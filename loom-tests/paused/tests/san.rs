@@ -3,7 +3,7 @@
 //!
 //! No test harness, and only what std compiles here: see `stress`. Arguments:
 //!
-//! | argument          | what it does                                                                               |
+//! | argument          | effect                                                                                     |
 //! |-------------------|--------------------------------------------------------------------------------------------|
 //! | none              | all scenarios, on the shipped crate and on the flavour that yields                         |
 //! | `long`            | the same with more rounds                                                                  |
@@ -39,7 +39,7 @@ use std::thread::spawn;
 use std::time::Instant;
 
 fn main() {
-    // libtest's own arguments (`--nocapture`, filters) are not ours.
+    // libtest's own arguments (`--nocapture`, filters) are ignored.
     match env::args().nth(1).as_deref() {
         Some("planted-race") => planted_race(),
         Some("planted-relaxed") => planted_relaxed(),
@@ -47,7 +47,7 @@ fn main() {
         Some("planted-leak") => planted_leak(),
         Some("long") => println!("san: {} scenarios run", shipped_crate(30_000) + floors(3000)),
         Some("floors") => println!("san: {} scenarios run", floors(1000)),
-        // Interpreted, every instruction costs a thousand.
+        // In the interpreter, every instruction costs a thousand.
         _ if cfg!(miri) => println!("san: {} scenarios run", shipped_crate(8)),
         _ => println!("san: {} scenarios run", shipped_crate(3000) + floors(300)),
     }
@@ -120,6 +120,6 @@ fn planted_use() {
 fn planted_leak() {
     let memory = black_box(Box::new([7u64; 100]));
     std::mem::forget(memory);
-    // What lay in registers and on the stack is overwritten.
+    // Overwrites the contents of registers and of the stack.
     println!("{}", black_box([0u8; 4096]).iter().map(|&byte| u64::from(byte)).sum::<u64>());
 }

@@ -1,10 +1,10 @@
-//! One thread is stopped before each step of a call in turn, for as long as it takes: what the
-//! others can do meanwhile.
+//! One thread is stopped before each step of a call in turn, for as long as it takes, while others
+//! go on.
 //!
-//! - Nobody waits for it and nobody spins: every send by others returns while it is stopped.
-//! - If it does not own the mailbox, the turns of others go on as well, the actor it was sending to
-//!   included. If it does (it found the mailbox idle and is running it), then stopping it is a long
-//!   turn: the messages of others are accepted, and run when it goes on.
+//! - No thread waits for it and none spins: every send by others returns while it is stopped.
+//! - If it does not own the mailbox, the turns of others go on as well, including those of the
+//!   actor it was sending to. If it does (it found the mailbox idle and is running it), then the
+//!   stop is a long turn: the messages of others are accepted, and run when it goes on.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use paused::pause::{Gate, Step, Stop};
 use paused::{Actor, Drain, Later, Overflow, PanicPolicy, WeakActor, later};
 
-/// Messages of others while one thread is stopped.
+/// The number of messages of others while one thread is stopped.
 const OTHERS: u64 = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
 const THREADS: u64 = 2;
 
@@ -24,7 +24,7 @@ struct State {
     own: u64,
 }
 
-/// A turn that lasts until it is told to end.
+/// A turn that lasts until the test ends it.
 struct Turn {
     end: mpsc::Sender<()>,
     thread: JoinHandle<()>,
@@ -63,12 +63,12 @@ fn send_large(actor: Actor<State>) {
     actor.send(move |state| state.own += payload[31]).unwrap();
 }
 fn send_twice(actor: Actor<State>) {
-    // The second one comes from a chunk that is there.
+    // The second message comes from an existing chunk.
     actor.send(|_| {}).unwrap();
     actor.send(|state| state.own += 1).unwrap();
 }
 fn send_many(actor: Actor<State>) {
-    // More than a chunk holds, so the depot is asked again.
+    // More than a chunk holds, so the depot is used again.
     actor
         .send_many((0..10).map(|i| move |state: &mut State| state.own += u64::from(i == 9)))
         .unwrap();
@@ -131,9 +131,9 @@ fn others_send(actor: &Actor<State>) -> u64 {
     senders.into_iter().map(|sender| sender.join().unwrap()).sum()
 }
 
-/// Is this step taken while the list of those who wait for idle or for the end is locked, or the
-/// cause of a stop? The one who wakes them, and the one who is refused, wait for that short lock.
-/// These are the only places where a stopped thread delays others.
+/// Returns true if the step is taken under the lock of the waiters for idle or for the end, or of
+/// the cause of a stop. A thread that wakes these waiters, and one that is refused, wait for that
+/// short lock. These are the only places where a stopped thread delays others.
 fn holds_a_cold_lock(step: Step) -> bool {
     step.op == "locked" && matches!(step.file(), "wait_list.rs" | "header.rs")
 }
@@ -275,7 +275,7 @@ fn sends_are_accepted_while_an_owner_is_stopped_and_run_when_it_goes_on() {
     }
 }
 
-/// What has no executor goes on at the other end.
+/// Runs drains on the receiver of the channel.
 struct Elsewhere(mpsc::Sender<Drain>);
 
 impl Later for Elsewhere {
@@ -322,7 +322,7 @@ fn sends_go_on_while_the_one_who_hands_a_drain_over_is_stopped() {
     worker.join().unwrap();
 }
 
-/// What becomes of messages when a call that ends the actor is stopped before each of its steps.
+/// Checks the messages when a call that ends the actor is stopped before each of its steps.
 fn ended_meanwhile(call: fn(Actor<State>), runs_all: bool) {
     for behind_a_turn in [true, false] {
         for k in 0..1000 {
@@ -364,7 +364,7 @@ fn ended_meanwhile(call: fn(Actor<State>), runs_all: bool) {
             thread.join().unwrap();
             actor.ended().within(Duration::MAX).unwrap();
             assert!(end.recv().is_ok(), "the end came");
-            // The hook goes with the last handle.
+            // The hook is dropped with the last handle.
             drop(actor);
             assert!(end.recv().is_err(), "the end came once");
             let handled = handled.load(Relaxed);

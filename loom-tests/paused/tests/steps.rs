@@ -1,5 +1,5 @@
-//! What a call costs in steps: the promise "two read-modify-writes and no load before the first
-//! one", counted.
+//! The number of steps of a call: the promise "two read-modify-writes and no load before the first
+//! one".
 
 use std::sync::mpsc;
 use std::thread;
@@ -86,8 +86,8 @@ fn a_gate_stops_a_thread_before_each_step_in_turn() {
             break;
         };
         assert!(!gate.is_finished());
-        // Before the claim nobody owns it; after the claim its sender does, and the turn has been
-        // run.
+        // Before the claim no thread owns the mailbox; after the claim its sender does, and the
+        // turn has been run.
         assert_eq!(n.len(), k, "paused before {step:?}");
         gate.release();
         thread.join().unwrap();

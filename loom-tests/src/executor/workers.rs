@@ -6,7 +6,7 @@ use super::super::cell::executor::{Drain, Executor};
 use super::super::pool::compensation::{Next, Threads};
 use super::super::pool::{self, Config};
 
-/// A pool, and the way into it.
+/// A pool and its handle.
 #[derive(Clone)]
 pub(crate) struct Pool(pool::Pool<Drain>);
 
@@ -16,7 +16,7 @@ unsafe impl Sync for Pool {}
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// With so many threads beyond the workers at most.
+    /// A pool with at most this many threads beyond the workers.
     pub(crate) fn new(workers: usize, most: usize) -> Self {
         let config = Config { workers, most: Some(most), name: String::new(), stack_size: None };
         let (pool, error) = pool::Pool::start_workers(config);
@@ -24,7 +24,7 @@ impl Pool {
         Pool(pool)
     }
 
-    /// It ends when nothing is left to do.
+    /// Closes the pool, which ends when no work is left.
     pub(crate) fn close(&self) {
         self.0.close();
     }
@@ -34,7 +34,7 @@ impl Pool {
         assert!(self.0.wait_all_gone(None));
     }
 
-    /// Drains that were dropped un-run.
+    /// Returns the number of drains that were dropped unrun.
     pub(crate) fn dropped(&self) -> usize {
         self.0.dropped_and_left().0
     }
@@ -54,23 +54,23 @@ impl Executor for Pool {
 pub(crate) struct Standby(Threads<u32>);
 
 impl Standby {
-    /// With one worker, and two threads beyond it at most.
+    /// With one worker, and at most two threads beyond it.
     pub(crate) fn new() -> Self {
         Standby(Threads::new(1, Some(2)))
     }
 
-    /// What a monitor does, which wants a thread to help.
+    /// Does the step of a monitor that needs a thread to help.
     pub(crate) fn call_help(&self, start: impl Fn() -> io::Result<()>) {
         self.0.call_help(|_| start());
     }
 
-    /// What a worker does that is about to sleep.
+    /// Does the step of a worker that is about to sleep.
     pub(crate) fn leave(&self, place: u32, start: impl Fn() -> io::Result<()>) {
         self.0.reserve(|_| start()).expect("there may be a thread more");
         self.0.leave(place);
     }
 
-    /// What such a thread does: with the number of a place, or helping.
+    /// Runs such a thread: with the number of a place, or helping.
     pub(crate) fn live(&self, ended: impl Fn() -> bool, mut work: impl FnMut(Option<u32>)) {
         while let Some(next) = self.0.next(&ended) {
             match next {
@@ -87,7 +87,7 @@ impl Standby {
         self.0.thread_ends();
     }
 
-    /// Waits until no thread is left, now that the pool has ended.
+    /// Waits until no thread is left after the end of the pool.
     pub(crate) fn wait(&self) {
         self.0.dismiss();
         assert!(self.0.wait_all_gone(None));

@@ -1,5 +1,5 @@
-//! C1 and C2 of an application that is given up against its turn, D1 and A3 of what is told against
-//! the commit. The admission that ships, with a ledger of the models'.
+//! C1 and C2: an application that is given up against its turn; D1 and A3: the answers against the
+//! commit. The shipped admission, with a ledger of the models.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::clock::{LIMIT, Steps};
 use super::*;
 use crate::sync::reached;
 
-/// What is on the disk. No step of the model's is between its lock and its unlock.
+/// The content of the disk. No step of the model is between its lock and its unlock.
 #[derive(Default)]
 struct Disk {
     rows: Vec<(u32, u64)>,
@@ -83,7 +83,7 @@ impl Setting {
         disk.rows.iter().find(|(other, _)| *other == id).map(|(_, place)| *place)
     }
 
-    /// What was told is true; and was, when it was told.
+    /// Checks that the answer is true; and was, when it was given.
     fn check(&self, id: u32, told: &Told) {
         match told {
             Ok(admitted) => assert_eq!(self.row_of(id), Some(admitted.place)),
@@ -95,7 +95,7 @@ impl Setting {
         }
     }
 
-    /// After all threads have joined.
+    /// Checks the end, after all threads have joined.
     fn finish(self) {
         let rows = self.disk.lock().expect("no panics").rows.len();
         assert_eq!(self.raffle.status().count, rows as u64);
@@ -103,8 +103,8 @@ impl Setting {
     }
 }
 
-/// C1 and C2: the limit of one is over while another thread runs its turn: it is in, and told so,
-/// or was late, and is not in.
+/// C1 and C2: the limit of one is over while another thread runs its turn: it is admitted, and is
+/// answered so, or was late, and is not.
 pub(super) fn admission_late_against_its_turn() {
     let setting = Setting::new(3, None);
     let raffle = setting.raffle.clone();
@@ -142,8 +142,8 @@ pub(super) fn admission_dropped_against_its_turn() {
     setting.finish();
 }
 
-/// D1 and A3: a commit fails as others wait for what follows from it. Whatever is told is true when
-/// it is told.
+/// D1 and A3: a commit fails while others wait for its consequences. Each answer is true when it is
+/// given.
 pub(super) fn admission_told_against_the_commit() {
     let setting = Setting::new(3, Some(1));
     let raffle = setting.raffle.clone();
@@ -153,7 +153,7 @@ pub(super) fn admission_told_against_the_commit() {
         let told = apply.wait();
         setting.check(1, &told);
         if number == 1 {
-            // The second never hears of the first, which was undone.
+            // The second never learns of the first, which was undone.
             assert!(told.is_ok() || matches!(told, Err(Refused::CommitFailed(_))));
             reached(if told.is_ok() { "in by itself" } else { "undone" });
         }
@@ -162,12 +162,12 @@ pub(super) fn admission_told_against_the_commit() {
     setting.finish();
 }
 
-/// A stop as one applies: it is refused, or in and committed; always answered.
+/// A stop against an application: it is refused, or admitted and committed; always answered.
 pub(super) fn admission_stopped_against_a_turn() {
     stopped_against(|raffle| raffle.apply(1, Limits::NONE));
 }
 
-/// The same for one who applies inside a turn, and so is decided in a turn of the admission: a stop
+/// A stop against an application inside a turn, which is decided in a turn of the admission: a stop
 /// finds the pass open, before or after it.
 pub(super) fn admission_stopped_against_a_queue() {
     stopped_against(|raffle| {

@@ -1,4 +1,4 @@
-//! R1 and R9 by `try_with`: a turn here and now, or none.
+//! R1 and R9 with `try_with`: a turn here and now, or none.
 
 use std::cell::Cell;
 
@@ -33,8 +33,8 @@ impl Shared {
     }
 }
 
-/// HANDOVER: two threads try an idle actor. One of them runs at least; each sees what the other's
-/// turn did, or is told that it is busy; nothing is left in the mailbox.
+/// HANDOVER: two threads try an idle actor. At least one of them runs; each sees the effects of the
+/// other's turn, or gets Busy; nothing is left in the mailbox.
 pub(super) fn r1_attempts() {
     let shared = Shared::new();
     let ran = Arc::new(AtomicU32::new(0));
@@ -55,7 +55,7 @@ pub(super) fn r1_attempts() {
     shared.finish();
 }
 
-/// What is sent during the turn of an attempt is run by the thread that tried.
+/// Messages sent during the turn of an attempt are run by the thread that tried.
 pub(super) fn r1_attempt_against_sends() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 2));
@@ -88,8 +88,8 @@ pub(super) fn r1_attempt_with_hooks() {
     shared.finish();
 }
 
-/// A1: this thread has run what waited, and nothing comes. Then its attempt is not refused, whether
-/// the entry is out in a turn that goes on, or is used up meanwhile.
+/// A1: this thread has run the waiting messages, and none follows. Then its attempt is not refused,
+/// whether the entry is out in a turn that goes on, or is used meanwhile.
 pub(super) fn r8_attempt_beside_a_stale_entry() {
     let books = Books::new();
     let actor = Strong::new(Log::new(&books));
@@ -99,7 +99,7 @@ pub(super) fn r8_attempt_beside_a_stale_entry() {
         TRIES.with(|tries| tries.set(true));
         let quiet = theirs.with(|log| {
             log.handle(mail);
-            // The other one's message was run before, and this thread lets the mailbox go.
+            // The other one's message was run before, and this thread releases the mailbox.
             TRIES.with(Cell::get) && log.last[0] == 1
         });
         if !quiet.expect("nobody stops it") {
@@ -142,13 +142,13 @@ pub(super) fn r9_attempts_crossing() {
     two.finish();
 }
 
-/// FAREWELL and CAUSE: an attempt against a turn that panics has run before it, or is told that the
-/// actor is busy, or why it has stopped.
+/// FAREWELL and CAUSE: an attempt against a turn that panics has run before it, or gets Busy, or
+/// the cause of the stop.
 pub(super) fn r7_attempt_against_a_stop() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {
         let sent = shared.actor.send(|_| Planned::panic());
-        assert!(sent.is_ok(), "nobody else stops it");
+        assert!(sent.is_ok(), "no other thread stops it");
     });
     for _ in 0..2 {
         match shared.attempt() {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The hook of a batch belongs to the ownership: what it writes is seen by the next owner's. Each
-/// turn is in one batch that ends.
+/// The hook of a batch belongs to the ownership: the next owner's hook sees its writes. Each turn
+/// is in one batch that ends.
 pub(super) fn batch_ends() {
     let (ends, turns) = (Written::new(), Arc::new(AtomicU32::new(0)));
     let (end, counted) = (ends.clone(), turns.clone());

@@ -1,4 +1,4 @@
-//! R4: a message in the frame of a caller who waits.
+//! R4: a message in the frame of a caller that waits.
 
 use std::cell::Cell;
 
@@ -26,8 +26,8 @@ impl Shared {
     }
 }
 
-/// DELIVERY and SLEEPER: two callers wait for each other's turns; each sees what its turn wrote to
-/// its frame.
+/// DELIVERY and SLEEPER: two callers wait for each other's turns; each sees the writes of its turn
+/// to its frame.
 pub(super) fn r4_borrowed() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| assert!(shared.with().is_ok()));
@@ -37,8 +37,8 @@ pub(super) fn r4_borrowed() {
     shared.finish();
 }
 
-/// The same among three threads, one of which only sends: a message in a frame stands between
-/// others in a batch.
+/// DELIVERY and SLEEPER among three threads, one of which only sends: a message in a frame stands
+/// between others in a batch.
 pub(super) fn r4_borrowed_among_sends() {
     let shared = Shared::new();
     let first = shared.spawn(|shared| assert!(shared.with().is_ok()));
@@ -49,7 +49,8 @@ pub(super) fn r4_borrowed_among_sends() {
     shared.finish();
 }
 
-/// The same when another thread gives the message back: the frame is not touched after the answer.
+/// DELIVERY: another thread gives a borrowed message back; the frame is not touched after the
+/// answer.
 pub(super) fn r4_borrowed_given_back() {
     let shared = Shared::by_hand();
     let inside = shared.clone();
@@ -110,14 +111,14 @@ impl Worker for Fickle {
 }
 
 /// E3: a caller inside a turn may not sleep after all, and takes its closure back. Or it has begun:
-/// then its caller waits, and sees what it wrote to the frame.
+/// then its caller waits, and sees its writes to the frame.
 pub(super) fn r4_lent() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
     Current::set(PoolId::NONE, &Fickle::default(), || {
         in_turn(|| {
             let mut local = Track::new(0);
-            // What waits before the closure is run on top of this turn.
+            // Messages before the closure are run on top of this turn.
             SENDING.with(|sending| sending.set(false));
             let lent = shared.actor.with(|_| *local.get_mut() += 1);
             SENDING.with(|sending| sending.set(true));

@@ -15,7 +15,7 @@ impl Shared {
         })
     }
 
-    /// Leaves a message that runs `also`; true if there was room.
+    /// Leaves a message that runs `also`. Returns true if there was room.
     fn leave_and(&self, from: usize, no: u32, also: impl FnOnce() + Send + 'static) -> bool {
         let mail = Mail::<OWN>::new(&self.books, from, no);
         let left = self.actor.posted().send(move |log: &mut Log| {
@@ -33,8 +33,8 @@ impl Shared {
     }
 }
 
-/// With nobody draining: as many as it holds are accepted, not one more; and while each one runs,
-/// there is room for exactly one again.
+/// Without a drain: exactly as many as it holds are accepted; and while each one runs, there is
+/// room for exactly one again.
 pub(super) fn r6_exact_alone() {
     let shared = Shared::bounded(CAPACITY);
     for no in 1..=CAPACITY {
@@ -55,7 +55,7 @@ pub(super) fn r6_exact_against_a_sender() {
     for no in 1..=CAPACITY {
         assert!(shared.leave_and(0, no, || ()));
     }
-    // Full: of the other's messages, each one accepted stands for a turn that had begun.
+    // Full: of the other's messages, each accepted one stands for a turn that had begun.
     let thread = shared.spawn(|shared| {
         let mut accepted = 0;
         for no in 1..=2 {

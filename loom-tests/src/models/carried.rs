@@ -1,5 +1,5 @@
-//! R8, handed over: an executor has the mailbox's entry, or a drain beside it, of which POSTED says
-//! that it is out.
+//! R8, handed over: an executor has the mailbox's entry, or a drain beside it, which POSTED marks
+//! as out.
 
 use super::super::actor::promise;
 use super::super::cell::executor::Executor;
@@ -14,8 +14,8 @@ impl Shared {
     }
 }
 
-/// HANDOVER and MESSAGE by the entry: two senders leave a message each and run what the executor
-/// has; nothing is left that nobody carries.
+/// HANDOVER and MESSAGE by the entry: two senders leave a message each and run the executor's
+/// drains; nothing is left without a drain.
 pub(super) fn r8_carried() {
     let shared = Shared::carried(256);
     let thread = shared.spawn(move |shared| {
@@ -28,8 +28,9 @@ pub(super) fn r8_carried() {
     shared.finish();
 }
 
-/// MESSAGE by `leave_first`: a push that has linked its node to what waits fails, because that has
-/// been run meanwhile, and the node is left alone in an idle mailbox. The next one is linked to it.
+/// MESSAGE by `leave_first`: a push that has linked its node to waiting ones fails, because those
+/// have been run meanwhile, and the node is left alone in an idle mailbox. The next one is linked
+/// to it.
 pub(super) fn r3_linked_anew() {
     let shared = Shared::carried(256);
     shared.send_one::<OWN>(0, 1);
@@ -45,8 +46,8 @@ pub(super) fn r3_linked_anew() {
     shared.finish();
 }
 
-/// The same at a budget of one turn: the drain hands the rest off, with a saved list or with
-/// messages in HEAD.
+/// HANDOVER and MESSAGE by the entry at a budget of one turn: the drain hands the rest off, with a
+/// saved list or with messages in HEAD.
 pub(super) fn r8_budget() {
     let shared = Shared::carried(1);
     let thread = shared.spawn(move |shared| {
@@ -61,9 +62,9 @@ pub(super) fn r8_budget() {
     shared.finish();
 }
 
-/// A caller who drains is over, parks, and hands the rest on. A sender comes, finds it running,
-/// parked, or parked and carried, and takes it over if he can; then he runs what the queue has.
-/// Nothing is left that nobody carries.
+/// A caller that drains is over budget, leaves the mailbox pending, and hands the rest on. A sender
+/// finds it running, pending, or pending with a drain, and takes it over if it can; then it runs
+/// the drains of the queue. Nothing is left without a drain.
 pub(super) fn r8_handed_on() {
     let shared = Shared::handed_on();
     for no in 1..=2 {
@@ -84,7 +85,7 @@ pub(super) fn r8_handed_on() {
     shared.finish();
 }
 
-/// The last handle goes meanwhile: a carrier ends it, and frees the block.
+/// The last handle is dropped meanwhile: a drain ends the actor, and frees the block.
 pub(super) fn r8_handed_on_at_the_end() {
     let Shared { actor, books, queue } = Shared::handed_on();
     let queue = queue.expect("it has an executor");
@@ -105,7 +106,8 @@ pub(super) fn r8_handed_on_at_the_end() {
     books.balance();
 }
 
-/// An executor that takes nothing: whoever hands a drain over runs it, and nothing is given back.
+/// An executor that accepts nothing: the thread that hands a drain over runs it, and nothing is
+/// given back.
 pub(super) fn r8_refused() {
     struct Refuses;
     impl Executor for Refuses {
@@ -125,7 +127,7 @@ pub(super) fn r8_refused() {
     shared.finish();
 }
 
-/// Close and the last handle find it parked: a carrier ends it.
+/// Close and the last handle find it pending: a drain ends it.
 pub(super) fn r8_closed_while_carried() {
     let shared = Shared::carried(256);
     let thread = shared.spawn(move |shared| {
@@ -138,8 +140,8 @@ pub(super) fn r8_closed_while_carried() {
     shared.finish();
 }
 
-/// A drain is dropped un-run: the actor stops, nothing of it is run, and everything is given back
-/// or refused.
+/// A drain is dropped unrun: the actor stops, nothing of it is run, and everything is given back or
+/// refused.
 pub(super) fn r8_carrier_dropped() {
     let shared = Shared::carried(256);
     let thread = shared.spawn(move |shared| {
@@ -155,8 +157,8 @@ pub(super) fn r8_carrier_dropped() {
     shared.finish();
 }
 
-/// The same inside a turn of another actor: what the drop owes is done when that turn is over, or
-/// by whoever sends meanwhile.
+/// A drain is dropped unrun inside a turn of another actor: the duties of the drop are done when
+/// that turn is over, or by a thread that sends meanwhile.
 pub(super) fn drain_dropped_in_a_turn() {
     let queue = Arc::new(Queue::default());
     let theirs = queue.clone();
@@ -212,8 +214,8 @@ pub(super) fn r8_carrier_is_stale() {
     shared.finish();
 }
 
-/// Two leave a message each in a plain actor and wait until it has been run: what a poster leaves
-/// is run, though neither of them drains by its own call.
+/// Two threads leave a message each in a plain actor and wait until it has been run: posted
+/// messages are run, although neither thread drains by its own call.
 pub(super) fn posted_by_two() {
     fn post(shared: &Shared, from: usize) {
         let mail = Mail::<OWN>::new(&shared.books, from, 1);

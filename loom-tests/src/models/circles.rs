@@ -1,10 +1,11 @@
-//! G1 to G4: turns that wait for each other. One of a circle is told, and nobody of none.
+//! G1 to G4: turns that wait for each other. Exactly one wait of a circle is refused, and none
+//! without a circle.
 
 use super::super::error::{AskError, Cycle, Reason};
 use super::*;
 use crate::sync::reached;
 
-/// A wait inside a turn; true if it was told of a circle.
+/// Returns the circle if a wait inside a turn was refused.
 fn told<R>(answer: Result<R, AskError>) -> Option<Cycle> {
     match answer {
         Ok(_) => None,
@@ -13,12 +14,13 @@ fn told<R>(answer: Result<R, AskError>) -> Option<Cycle> {
     }
 }
 
-/// Two, whose names are `a` and `b`.
+/// Two actors, named `a` and `b`.
 fn pair() -> [Shared; 2] {
     ["a", "b"].map(|name| Shared::built(|builder| builder.name(name)))
 }
 
-/// G2: two threads, each in a turn of one, that call the other. If both wait, the last is told.
+/// G2: two threads, each in a turn of one, that call the other. If both wait, the last wait is
+/// refused.
 pub(super) fn circle_of_two_threads() {
     let [a, b] = pair();
     let (there, back) = (b.clone(), a.clone());
@@ -39,7 +41,8 @@ pub(super) fn circle_of_two_threads() {
     b.finish();
 }
 
-/// The same by questions, of which the first has been told before it is put the second time.
+/// G2: two threads that ask each other by requests, of which the first has been refused before it
+/// is repeated.
 pub(super) fn circle_of_two_questions() {
     let [a, b] = pair();
     let (there, back) = (b.clone(), a.clone());
@@ -63,8 +66,8 @@ pub(super) fn circle_of_two_questions() {
     b.finish();
 }
 
-/// G3: a closure that was lent has begun, and waits for its lender: that wait is told, whichever is
-/// the last.
+/// G3: a closure that was lent has begun, and waits for its lender: that wait is refused, whichever
+/// is the last.
 pub(super) fn circle_with_a_loan_that_has_begun() {
     let [a, b] = pair();
     let (lender, there) = (a.actor.clone(), b.actor.clone());
@@ -81,7 +84,7 @@ pub(super) fn circle_with_a_loan_that_has_begun() {
     b.finish();
 }
 
-/// G2: what was answered is no wait, though whoever waited has not woken up.
+/// G2: a wait that was answered is over, although its thread has not woken up.
 pub(super) fn circle_of_what_is_over() {
     let [a, b] = pair();
     let (asker, asked) = (a.actor.clone(), b.actor.clone());
@@ -89,7 +92,7 @@ pub(super) fn circle_of_what_is_over() {
         let (again, back) = (asked.clone(), asker.clone());
         let turn = asker.with(move |_| {
             let question = asked.call(move |_| {
-                // In its mailbox, behind the question: it begins when that has been answered.
+                // In its mailbox, behind the request: it begins when that has been answered.
                 let later = again.call(move |_| {
                     assert!(told(back.with(|_| ())).is_none(), "told of what is over");
                 });

@@ -19,7 +19,7 @@ pub(super) struct Steps {
 pub(super) const LIMIT: Duration = Duration::from_secs(1);
 
 impl Steps {
-    /// The time of every limit that has begun is over.
+    /// Ends all limits that have begun.
     pub(super) fn tick(&self) {
         let mut sleepers = self.sleepers.lock();
         self.over.fetch_add(1, Relaxed);
@@ -46,7 +46,7 @@ impl Clock for Steps {
             sleepers.push(current());
         }
         park();
-        // What is left of it in the list of a clock is nobody's mistake.
+        // Entries that are left in the list of a clock are no error.
         self.sleepers.lock().clear();
     }
 }

@@ -1,4 +1,4 @@
-//! What must be red: a suite that cannot see these checks nothing.
+//! Models that must fail: a suite that cannot detect these checks nothing.
 
 #![allow(clippy::arc_with_non_send_sync, reason = "loom's threads are coroutines of one thread")]
 
@@ -14,7 +14,7 @@ use crate::sync::cell::UnsafeCell;
 pub(super) fn canary_racy_cell() {
     let cell = Arc::new(UnsafeCell::new(0));
     let theirs = cell.clone();
-    // SAFETY: none; that is what loom has to say.
+    // SAFETY: none; loom has to report that.
     let thread = spawn(move || theirs.with_mut(|at| unsafe { *at += 1 }));
     // SAFETY: as above.
     cell.with_mut(|at| unsafe { *at += 1 });
@@ -26,7 +26,7 @@ pub(super) fn canary_relaxed_flag() {
     let shared = Arc::new((UnsafeCell::new(0), AtomicU64::new(0)));
     let theirs = shared.clone();
     let thread = spawn(move || {
-        // SAFETY: none; that is what loom has to say.
+        // SAFETY: none; loom has to report that.
         theirs.0.with_mut(|at| unsafe { *at += 1 });
         theirs.1.swap(1, Weak);
     });
@@ -75,7 +75,7 @@ impl Parts {
     }
 }
 
-/// Two threads send once each; everything must have been run.
+/// Two threads send once each; both messages must have been run.
 fn two_senders(send: fn(&Parts)) {
     let parts = Arc::new(Parts::default());
     let theirs = parts.clone();
@@ -87,7 +87,7 @@ fn two_senders(send: fn(&Parts)) {
 }
 
 /// Count, then push, drain until the counter says so: an owner spins for a message that was counted
-/// and is not there yet.
+/// and has not arrived yet.
 pub(super) fn textbook_order_spins() {
     two_senders(|parts| {
         let counted = parts.count.0.fetch_add(1, AcqRel);
@@ -135,8 +135,8 @@ pub(super) fn exchange_flag_strands() {
     });
 }
 
-/// Push, then count, but what was run before a failed release is not subtracted: the next release
-/// can never succeed.
+/// Push, then count, but the turns before a failed release are not subtracted: the next release can
+/// never succeed.
 pub(super) fn batch_not_subtracted() {
     two_senders(|parts| {
         parts.push();

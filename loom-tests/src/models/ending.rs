@@ -34,7 +34,7 @@ impl Shared {
         (Shared { actor: Arc::new(actor), books, queue: None }, ends)
     }
 
-    /// The same, [by hand](Shared::by_hand).
+    /// Does the same [by hand](Shared::by_hand).
     fn by_hand_with_end() -> (Self, Arc<Written>) {
         let mut ends = None;
         let shared = Shared::falling_back(|builder| {
@@ -45,7 +45,7 @@ impl Shared {
         (shared, ends.expect("built"))
     }
 
-    /// As `finish`, for an actor that has ended: the hook was called once.
+    /// Does as `finish`, for an actor that has ended: the hook was called once.
     pub(super) fn finish_ended(self, ends: &Written) {
         self.queue.iter().for_each(|queue| queue.run_all());
         assert!(self.actor.is_closed());
@@ -54,8 +54,8 @@ impl Shared {
     }
 }
 
-/// FAREWELL and HANDOVER: close against send and release; what was pushed before runs, what comes
-/// after is refused, the end comes once.
+/// FAREWELL and HANDOVER: close against send and release; earlier pushes run, later ones are
+/// refused, the end comes once.
 pub(super) fn r7_close_against_sends() {
     let (shared, ends) = Shared::with_end();
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 2));
@@ -81,7 +81,7 @@ pub(super) fn r7_close_twice() {
     shared.finish_ended(&ends);
 }
 
-/// Stop: what waits is given back, what comes later refused with the cause.
+/// Stop: waiting messages are given back, later ones refused with the cause.
 pub(super) fn r7_stop_against_sends() {
     let (shared, ends) = Shared::with_end();
     let thread = shared.spawn(|shared| {
@@ -100,11 +100,11 @@ pub(super) fn r7_stop_against_sends() {
     shared.finish_ended(&ends);
 }
 
-/// CAUSE: whoever finds the actor stopped by a panic finds why.
+/// CAUSE: a thread that finds the actor stopped by a panic finds the cause.
 pub(super) fn r7_cause_of_a_panic() {
     let shared = Shared::new();
-    // Loom looks back at one access per place, and the thread reads the flags before it writes
-    // them: this one, which orders nothing, has it try the other order too.
+    // Loom looks back at one access per location, and the thread reads the flags before it writes
+    // them: this one, which orders nothing, makes it try the other order too.
     let met = Arc::new(crate::sync::atomic::AtomicU32::new(0));
     let theirs = met.clone();
     let thread = shared.spawn(move |shared| {
@@ -124,7 +124,7 @@ pub(super) fn r7_cause_of_a_panic() {
     shared.finish();
 }
 
-/// A stop gives back what waits, oldest first, and runs nothing of it.
+/// A stop gives back waiting messages, oldest first, and runs none of them.
 pub(super) fn r7_stop_gives_back() {
     let (shared, ends) = Shared::by_hand_with_end();
     for no in 1..=2 {
@@ -167,8 +167,8 @@ pub(super) fn r7_stop_seen_between_turns() {
     drop(told);
 }
 
-/// MESSAGE and HANDOVER by a raised flag: the closer takes over what another thread has just
-/// deferred.
+/// MESSAGE and HANDOVER by a raised flag: the closer takes over the mailbox that another thread has
+/// just deferred.
 pub(super) fn r7_close_takes_over() {
     let first = Shared::new();
     let (shared, ends) = Shared::with_end();
@@ -201,7 +201,7 @@ pub(super) fn r7_close_parked() {
     shared.finish_ended(&ends);
 }
 
-/// The same by stop: the parked message is run or given back, never lost.
+/// A pending mailbox is stopped: its message is run or given back, never lost.
 pub(super) fn r7_stop_parked() {
     let (shared, ends) = Shared::by_hand_with_end();
     assert!(shared.leave::<OWN>(0, 1));
@@ -211,8 +211,8 @@ pub(super) fn r7_stop_parked() {
     shared.finish_ended(&ends);
 }
 
-/// R10, GONE and FAREWELL: the last handle goes while the other thread sends and goes too; whoever
-/// is last ends it, once.
+/// R10, GONE and FAREWELL: the last handle is dropped while the other thread sends and drops its
+/// own; the last one ends the actor, once.
 pub(super) fn r10_last_handle() {
     let books = Books::new();
     let (actor, ends) = with_end(&books);
@@ -228,7 +228,7 @@ pub(super) fn r10_last_handle() {
     books.balance();
 }
 
-/// R10: the last handle of a parked mailbox goes: its message is run first.
+/// R10: the last handle of a pending mailbox is dropped: its message is run first.
 pub(super) fn r10_last_handle_parked() {
     let (shared, ends) = Shared::by_hand_with_end();
     let Shared { actor, books, queue } = shared;
@@ -247,8 +247,7 @@ pub(super) fn r10_last_handle_parked() {
     books.balance();
 }
 
-/// R10, GONE: the end comes after all that was done with any handle before it was dropped, sent or
-/// not.
+/// R10, GONE: the end comes after all that was done with any handle before its drop, sent or not.
 pub(super) fn r10_end_comes_last() {
     let books = Books::new();
     let (first, second) = (Written::new(), Written::new());
@@ -286,7 +285,7 @@ pub(super) fn r10_weak() {
     books.balance();
 }
 
-/// R10: a weak handle keeps the block, not the state; whoever goes last frees it.
+/// R10: a weak handle keeps the block, not the state; the last reference frees it.
 pub(super) fn r10_storage() {
     let books = Books::new();
     let actor = Actor::new(Log::new(&books));
@@ -303,8 +302,8 @@ pub(super) fn r10_storage() {
     books.balance();
 }
 
-/// R10: a state that holds the last handle of another actor: freed one after the other, by whoever
-/// ends the first.
+/// R10: a state that holds the last handle of another actor: freed one after the other, by the
+/// thread that ends the first.
 pub(super) fn r10_chain_of_states() {
     let books = Books::new();
     let inner = Actor::new(Log::new(&books));
@@ -323,8 +322,8 @@ pub(super) fn r10_chain_of_states() {
     books.balance();
 }
 
-/// A message that is given back to nobody is counted, by its actor and by the process; or it ran
-/// before the stop.
+/// A message that is given back without a receiver is counted, by its actor and by the process; or
+/// it ran before the stop.
 pub(super) fn r7_lost_is_counted() {
     let queue = Arc::new(Queue::default());
     let theirs = queue.clone();

@@ -1,5 +1,5 @@
-//! Cells that are freed: one after the other, in constant stack, by whoever gives the last
-//! reference up.
+//! Cells are freed one after the other, in constant stack, by the thread that drops the last
+//! reference.
 
 use std::cell::Cell;
 
@@ -7,11 +7,11 @@ use super::super::actor::WeakActor;
 use super::*;
 
 thread_plain! {
-    /// How many of [`Deep`] are being dropped on this thread.
+    /// The number of [`Deep`] values that are being dropped on this thread.
     static DEPTH: Cell<u32> = Cell::new(0);
 }
 
-/// Keeps the next cell, and looks whether that is freed inside of its own drop.
+/// Keeps the next cell, and checks that it is not freed inside its own drop.
 struct Deep(Option<WeakActor<Log>>);
 
 impl Drop for Deep {
@@ -24,7 +24,7 @@ impl Drop for Deep {
 }
 
 /// Three cells, each kept by a hook of the one before; the reference to the second is shared with a
-/// thread that gives it up meanwhile.
+/// thread that drops it meanwhile.
 pub(super) fn free_chain() {
     let all = Books::new();
     let keeps = |next: Option<WeakActor<Log>>| {

@@ -1,5 +1,5 @@
-//! Who goes on with a mailbox: a list, an executor, or a caller that waits; one of them at a time,
-//! and always one.
+//! The continuation of a mailbox: by a list, an executor, or a caller that waits; by one of them at
+//! a time, and always by one.
 
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
@@ -11,12 +11,12 @@ use super::*;
 use crate::sync::reached;
 
 thread_plain! {
-    /// This thread waits, in the sense of a model.
+    /// True if this thread waits, in the sense of a model.
     static WAITS: Cell<bool> = Cell::new(false);
 }
 
-/// A caller that waits runs the list in which its question stands, and leaves in the middle of it
-/// when that is answered and its budget is used up: the executor goes on with the rest.
+/// A caller that waits runs the list in which its request stands, and leaves in the middle of it
+/// when that is answered and its budget is used up: the executor continues with the rest.
 pub(super) fn hand_over_waiter_leaves() {
     let shared = Shared::falling_back(|builder| builder.budget(1));
     let beyond = Arc::new(AtomicU32::new(0));
@@ -42,14 +42,14 @@ pub(super) fn hand_over_waiter_leaves() {
     if shared.books.handled.load(Relaxed) < 5 {
         reached("left with a rest");
     }
-    // One turn to see that the answer is there, and one within the budget.
+    // One turn to see that the answer has come, and one within the budget.
     assert!(beyond.load(Relaxed) <= 2, "kept by others' messages");
     thread.join();
     shared.finish();
 }
 
-/// Its time ends first: the question is withdrawn, or is running elsewhere, and somebody goes on
-/// with the mailbox.
+/// Its time ends first: the request is withdrawn, or is running elsewhere, and another thread
+/// continues with the mailbox.
 pub(super) fn hand_over_time_ends() {
     let clock = Arc::new(Steps::default());
     let theirs = clock.clone();
@@ -79,11 +79,11 @@ pub(super) fn hand_over_time_ends() {
 }
 
 thread_plain! {
-    /// This thread runs the queue.
+    /// True if this thread runs the queue.
     static RUNNER: Cell<bool> = Cell::new(false);
 }
 
-/// The rule: an actor with an executor is run by its executor, whoever waits for it or polls, and
+/// The rule: an actor with an executor is run by its executor, whatever waits for it or polls, and
 /// however.
 pub(super) fn hand_over_executor_alone() {
     fn on_runner(log: &mut Log) {
@@ -116,7 +116,7 @@ pub(super) fn hand_over_executor_alone() {
     shared.finish();
 }
 
-/// The same for a wait until it is idle, which sleeps while the mailbox is pending.
+/// The rule for a wait until it is idle, which sleeps while the mailbox is pending.
 pub(super) fn hand_over_idle_sleeps() {
     let shared = Shared::carried(1);
     shared.send::<OWN>(0, 2);
@@ -130,8 +130,9 @@ pub(super) fn hand_over_idle_sleeps() {
     shared.finish();
 }
 
-/// What a turn has deferred on its thread is taken over by a sender, in order, and the entry is
-/// then a hint that finds nothing; the turn itself waits for a promise that the taken one keeps.
+/// A sender takes over, in order, the mailbox that a turn has deferred on its thread, and the entry
+/// is then a hint that finds nothing; the turn itself waits for a promise that the taken mailbox
+/// keeps.
 pub(super) fn hand_over_deferred_taken() {
     let (first, second) = (Shared::new(), Shared::new());
     let (on, to) = (second.clone(), second.clone());

@@ -1,6 +1,5 @@
 //! P1 to P3 of the registry of keys: pin, unpin and look-up; a key's state, its end and its next
-//! pin. The registry and its runs are those that ship; it has one shard, and the lock of that is
-//! loom's.
+//! pin. The shipped registry and its runs; it has one shard, whose lock is loom's.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -13,8 +12,8 @@ use super::clock::{LIMIT, Steps};
 use super::*;
 use crate::sync::reached;
 
-/// What all states of the one key, and all closures, write: two at a time are a race, and so is one
-/// that does not see what the one before it did, in whichever mailbox that was.
+/// Written by all states of the one key, and all closures: two at a time are a race, and so is one
+/// that does not see the writes of the one before, in whichever mailbox that was.
 #[derive(Clone)]
 struct Key {
     inside: Arc<Written>,
@@ -37,7 +36,7 @@ impl Drop for State {
 }
 
 impl State {
-    /// What a closure does.
+    /// The step of a closure.
     fn enter(&mut self) {
         self.key.inside.write();
         add(&self.key.ran);
@@ -76,7 +75,7 @@ impl Key {
         self.made.load(Relaxed)
     }
 
-    /// After all threads have joined.
+    /// Checks the end, after all threads have joined.
     fn finish(self, keyed: Registry, ran: u32) {
         assert_eq!(self.ran(), ran);
         assert_eq!(keyed.len(), 0, "a key is left");
@@ -85,7 +84,7 @@ impl Key {
     }
 }
 
-/// P1 and P3: two runs, and a third that is taken back, all of one key.
+/// P1 and P3: two runs, and a third that is cancelled, all of one key.
 pub(super) fn keyed_runners_and_a_canceller() {
     let (keyed, key) = registry();
     let theirs = keyed.clone();
@@ -106,8 +105,8 @@ pub(super) fn keyed_runners_and_a_canceller() {
     key.finish(keyed, ran);
 }
 
-/// P3: the last pin of a key drops its state in a turn, against a run that pins it anew. The run
-/// finds that state, or makes one after it.
+/// P3: the last pin of a key drops its state in a turn, against a run that pins it again. The run
+/// finds that state, or creates one after it.
 pub(super) fn keyed_state_against_a_pin() {
     let (keyed, key) = registry();
     let pinned = keyed.key(1).expect("not closed");
@@ -120,7 +119,7 @@ pub(super) fn keyed_state_against_a_pin() {
     key.finish(keyed, 2);
 }
 
-/// P2: a run now or not at all makes its mailbox the key's, against one that pins the key.
+/// P2: a run now or not at all publishes its mailbox for the key, against one that pins the key.
 pub(super) fn keyed_published_against_a_pin() {
     let (keyed, key) = registry();
     let theirs = keyed.clone();
@@ -131,7 +130,7 @@ pub(super) fn keyed_published_against_a_pin() {
     key.finish(keyed, 1 + u32::from(tried.is_ok()));
 }
 
-/// A registry is shut down against a run: it has run, or it never does.
+/// A registry is shut down against a run: the run has completed, or never begins.
 pub(super) fn keyed_shutdown_against_a_run() {
     let (keyed, key) = registry();
     let theirs = keyed.clone();
@@ -147,7 +146,7 @@ pub(super) fn keyed_shutdown_against_a_run() {
     key.finish(keyed, ran);
 }
 
-/// A key whose hash is that of all others.
+/// A key whose hash equals that of all others.
 #[derive(PartialEq, Eq)]
 struct Same(u32);
 
@@ -171,8 +170,8 @@ pub(super) fn keyed_same_hash() {
     assert_eq!(keyed.len(), 0);
 }
 
-/// K1 and P3: the time is over for which a key is kept, and it ends against a run. The run finds
-/// its state, or makes one after it; that is kept in its turn, until the registry goes.
+/// K1 and P3: the time for which a key is kept is over, and it ends against a run. The run finds
+/// its state, or creates one after it, which is kept until the registry is dropped.
 pub(super) fn keyed_kept_against_a_run() {
     let (clock, key) = (Arc::new(Steps::default()), Key::new());
     let (timers, made) = (Timers::by_hand(clock.clone()), key.clone());
@@ -192,7 +191,7 @@ pub(super) fn keyed_kept_against_a_run() {
     assert_eq!((key.ran(), key.live.load(Relaxed)), (2, 0));
 }
 
-/// What a run that waits has in hand: its end is the key's, too.
+/// A value that a waiting run holds: its end is the key's, too.
 struct Leaves(Key);
 
 impl Drop for Leaves {
@@ -201,7 +200,7 @@ impl Drop for Leaves {
     }
 }
 
-/// A registry on a clock, with the time that a run may take at most.
+/// A registry on a clock, and the time limit of a run.
 fn leased() -> (Registry, Key, Arc<Steps>, Timers, Limits) {
     let (clock, key) = (Arc::new(Steps::default()), Key::new());
     let (timers, made) = (Timers::by_hand(clock.clone()), key.clone());
@@ -210,8 +209,9 @@ fn leased() -> (Registry, Key, Arc<Steps>, Timers, Limits) {
     (keyed, key, clock, timers, Limits::NONE.lease(LIMIT))
 }
 
-/// A1 and A2: the lease of a run that waits is over as what it waits for comes. It is done or cut,
-/// and the next run of the key comes after its destructors: to the state, or to a fresh one.
+/// A1 and A2: the lease of a run that waits is over when the awaited event comes. The run is done
+/// or cut, and the next run of the key comes after its destructors: to the state, or to a fresh
+/// one.
 pub(super) fn keyed_cut_against_its_end() {
     let (keyed, key, clock, timers, lease) = leased();
     let (go, gone) = promise::<()>();
@@ -242,7 +242,7 @@ pub(super) fn keyed_cut_against_its_end() {
     key.finish(keyed, 2 - u32::from(cut));
 }
 
-/// A1: a run that waits for ever is cut by its lease or by an abort, against one that comes. Nobody
+/// A1: a run that waits for ever is cut by its lease or by an abort, against one that comes. No run
 /// waits for ever.
 pub(super) fn keyed_cut_by_lease_or_abort() {
     let (keyed, key, clock, timers, lease) = leased();
@@ -273,7 +273,7 @@ pub(super) fn keyed_cut_by_lease_or_abort() {
     key.finish(keyed, 2);
 }
 
-/// A2: nothing but the lease ends it, against one that comes.
+/// A2: only the lease ends it, against one that comes.
 pub(super) fn keyed_cut_alone() {
     let (keyed, key, clock, timers, lease) = leased();
     let leaves = Leaves(key.clone());

@@ -1,5 +1,5 @@
-//! T1 and T2 of holds without a mailbox, M1 to M5 of the lock's machine where it meets those that
-//! wait, give up and let go. The lock objects, their registry and their timers are those that ship.
+//! T1 and T2 of holds without a mailbox, M1 to M5 of the lock's machine where waits, withdrawals
+//! and releases meet. The shipped lock objects, their registry and their timers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::clock::{LIMIT, Steps};
 use super::*;
 use crate::sync::reached;
 
-/// Locks on a clock, and what all holders of the one key write.
+/// Locks on a clock, and the data that all holders of the one key write.
 struct Setting {
     clock: Arc<Steps>,
     timers: Timers,
@@ -26,7 +26,7 @@ impl Setting {
         Setting { clock, timers, locks, inside: Written::new() }
     }
 
-    /// After all threads have joined, and all guards are dropped.
+    /// Checks the end, after all threads have joined, and all guards are dropped.
     fn finish(self) {
         let last = self.locks.try_lock(1).expect("the lock is free");
         drop(last);
@@ -35,8 +35,8 @@ impl Setting {
     }
 }
 
-/// T1 and T2: a hold that nobody has asked for ends while a second one asks. It comes in at once,
-/// or when the first lets go, and sees what that has done; its fence is larger.
+/// T1 and T2: a hold without waiters ends while a second request comes. That is granted at once, or
+/// when the first hold is released, and sees its writes; its fence is larger.
 pub(super) fn locks_second_against_a_release() {
     let setting = Setting::new();
     let first = setting.locks.try_lock(1).expect("nobody is there");
@@ -55,7 +55,7 @@ pub(super) fn locks_second_against_a_release() {
     setting.finish();
 }
 
-/// M5: one that waits gives up as it is let in. Then the next is.
+/// M5: a waiter gives up as it is granted the lock. Then the next one is.
 pub(super) fn locks_granted_against_given_up() {
     let setting = Setting::new();
     let first = setting.locks.try_lock(1).expect("nobody is there");
@@ -73,8 +73,8 @@ pub(super) fn locks_granted_against_given_up() {
     setting.finish();
 }
 
-/// Expiry, force and release of one hold, by three threads: it ends once, and the one that waits
-/// comes in.
+/// Expiry, force and release of one hold, by three threads: it ends once, and the waiter is granted
+/// the lock.
 pub(super) fn locks_end_of_a_hold() {
     let setting = Setting::new();
     let lease = Limits::NONE.lease(LIMIT);
@@ -94,7 +94,7 @@ pub(super) fn locks_end_of_a_hold() {
     reached(if first { "released" } else { "expired" });
     expires.join();
     forces.join();
-    // What was forced may have been the hold of the next; else it is in, and goes on.
+    // The forced hold may have been that of the next one; otherwise it holds, and goes on.
     let next = next.wait().expect("it comes in");
     if forced.load(Relaxed) == 1 {
         reached("forced");
@@ -104,7 +104,7 @@ pub(super) fn locks_end_of_a_hold() {
     setting.finish();
 }
 
-/// P1: a lock is gone with its last use, as another one asks for it.
+/// P1: a lock is removed with its last use, while another thread asks for it.
 pub(super) fn locks_gone_against_a_lock() {
     fn hold(locks: &Locks<u32>, inside: &Written) -> Result<Guard<u32>, LockError> {
         let guard = locks.lock(1).wait()?;
@@ -142,8 +142,8 @@ pub(super) fn locks_renewed_against_the_end() {
     setting.finish();
 }
 
-/// Two requests of one owner wait. The first is let in and given back, as the second is to join it:
-/// it does, or it is let in anew; and then nobody else is.
+/// Two requests of one owner wait. The first is granted and released, while the second is about to
+/// join it: it joins, or is granted anew; and no other owner holds then.
 pub(super) fn locks_joined_against_a_release() {
     let setting = Setting::new();
     let owner = Owner::new();

@@ -1,9 +1,9 @@
 //! The models, one or more per rule of the mailbox, and what they share.
 //!
-//! Two or three threads, one to three operations each; the main thread is one of them. The state
-//! lies in a loom cell (so a second owner, or one who does not see what the last one did, is a
+//! Two or three threads, one to three operations each; the main thread is one of them. The state is
+//! in a loom cell (so a second owner, or one that does not see the writes of the last one, is a
 //! race), every message carries a loom track (so a lost or doubled one is a leak or a double drop),
-//! the order of each sender is asserted, and the books must balance: sent = handled + come back.
+//! the order of each sender is asserted, and the books must balance: sent = handled + returned.
 
 mod admission;
 mod attempts;
@@ -58,9 +58,9 @@ use crate::sync::{Condvar, Mutex, thread_plain};
 #[derive(Clone, Copy)]
 pub(crate) struct Model {
     pub(crate) name: &'static str,
-    /// The most preemptions that are tried; all without one.
+    /// The maximum number of preemptions; all without one.
     pub(crate) bound: Option<usize>,
-    /// What at least one execution must come to.
+    /// Places that at least one execution must reach.
     pub(crate) places: &'static [&'static str],
     pub(crate) run: fn(),
 }
@@ -82,13 +82,13 @@ macro_rules! models {
     };
 }
 
-/// What must be green.
+/// Models that must pass.
 pub(crate) const MODELS: &[Model] = models![
     ALL one_owner::r1_one_owner_1_1,
     ALL one_owner::r1_one_owner_2_2,
     ALL one_owner::r1_one_owner_3_2,
     ALL one_owner::r1_one_owner_1_1_1,
-    // All of them take more than a minute of processor time.
+    // Each of them takes more than a minute of processor time.
     THREE one_owner::r1_one_owner_2_1_1,
     ALL one_owner::r1_saturated ["saturated"],
     ALL attempts::r1_attempts ["busy"],
@@ -181,7 +181,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL parked::r9_gives_way,
     ALL parked::r9_crossing,
     ALL parked::r9_hands_its_list_off_before_it_blocks,
-    // All of them take more than a minute of processor time.
+    // Each of them takes more than a minute of processor time.
     THREE parked::r9_hands_its_list_off_before_with_blocks,
     ALL attempts::r9_attempts_crossing ["nested", "busy"],
     ALL panics::r11_inline,
@@ -349,7 +349,7 @@ pub(crate) const MODELS: &[Model] = models![
     TWO admission::admission_stopped_against_a_queue ["gone", "in"],
 ];
 
-/// What must be red: the canary first, then the designs that this one replaces.
+/// Models that must fail: the canary first, then the designs that this one replaces.
 pub(crate) const CONTROLS: &[Model] = models![
     ALL controls::canary_racy_cell,
     ALL controls::canary_relaxed_flag,
@@ -364,16 +364,16 @@ const ONE_SLOT: usize = 0;
 const TWO_SLOTS: usize = 10;
 const OWN: usize = 32;
 
-/// What became of the messages. Loom does not see it.
+/// The fates of the messages. Loom does not see it.
 #[derive(Debug, Default)]
 struct Books {
     sent: AtomicU32,
     handled: AtomicU32,
-    /// Refused, with the message in hand.
+    /// Refused, with the message returned.
     returned: AtomicU32,
     /// Accepted, then given back or dropped unrun.
     unrun: AtomicU32,
-    /// Messages dropped before they were handled, by anybody.
+    /// Messages dropped before they were handled, by any thread.
     dropped: AtomicU32,
     /// States dropped.
     states: AtomicU32,
@@ -384,7 +384,8 @@ impl Books {
         Arc::default()
     }
 
-    /// After the last handle has gone: every message came to one end, and so did the state.
+    /// Checks, after the drop of the last handle, that every message has one fate, and so has the
+    /// state.
     fn balance(&self) {
         let [sent, handled, returned, unrun, dropped, states] =
             [&self.sent, &self.handled, &self.returned, &self.unrun, &self.dropped, &self.states]
@@ -400,14 +401,14 @@ fn add(count: &AtomicU32) {
 }
 
 thread_plain! {
-    /// This thread is inside a turn that is sending: no other turn may begin.
+    /// True if this thread is inside a turn that is sending: no other turn may begin.
     static SENDING: std::cell::Cell<bool> = std::cell::Cell::new(false);
 }
 
 /// Messages of different kinds, for one batch.
 type Message = Box<dyn FnOnce(&mut Log) + Send>;
 
-/// A message: who sent it, and its number.
+/// A message: its sender and its number.
 struct Mail<const PAD: usize> {
     from: usize,
     no: u32,
@@ -430,7 +431,7 @@ impl<const PAD: usize> Mail<PAD> {
         }
     }
 
-    /// As a closure for [`Actor::send`].
+    /// Converts it into a closure for [`Actor::send`].
     fn message(self) -> impl FnOnce(&mut Log) + Send {
         move |log: &mut Log| log.handle(self)
     }
@@ -445,7 +446,7 @@ impl<const PAD: usize> Drop for Mail<PAD> {
 }
 
 /// A number that one side writes and the other reads, with nothing but the product between them:
-/// loom checks that it is enough.
+/// loom checks that this is enough.
 struct Written(UnsafeCell<u32>);
 
 // SAFETY: loom fails the model at the first access that races.
@@ -469,7 +470,7 @@ impl Written {
     }
 }
 
-/// The state of most actors: what it has handled.
+/// The state of most actors: the messages that it has handled.
 struct Log {
     books: Arc<Books>,
     last: [u32; 4],
@@ -511,7 +512,8 @@ fn send_all<const PAD: usize>(actor: &Actor<Log>, books: &Arc<Books>, from: usiz
     }
 }
 
-/// Where drains wait for a thread; its lock is loom's, so it orders no less than a real queue does.
+/// A queue in which drains wait for a thread; its lock is loom's, so it orders no less than a real
+/// queue does.
 #[derive(Default)]
 struct Queue {
     drains: Mutex<VecDeque<Drain>>,
@@ -519,7 +521,7 @@ struct Queue {
     enrolled: Enrolled<Drain>,
 }
 
-/// The way into a queue.
+/// The executor of a queue.
 struct QueueHandle(Arc<Queue>);
 
 impl Executor for QueueHandle {
@@ -544,7 +546,7 @@ unsafe impl Sync for Queue {}
 unsafe impl Send for Queue {}
 
 impl Queue {
-    /// As an executor does: a mailbox has one drain out at most.
+    /// Adds a drain, as an executor does: a mailbox has one drain out at most.
     fn push(&self, drain: Drain) {
         let mut drains = self.drains.lock();
         assert!(drains.iter().all(|other| other.number() != drain.number()), "two drains are out");
@@ -552,7 +554,7 @@ impl Queue {
         self.bell.notify_one();
     }
 
-    /// The one in which the drains of actors without an executor wait, from now on.
+    /// The queue in which the drains of actors without an executor wait from now on.
     fn of_the_fallback() -> Arc<Self> {
         std::thread_local! {
             static QUEUE: RefCell<Weak<Queue>> = const { RefCell::new(Weak::new()) };
@@ -597,12 +599,12 @@ impl Queue {
 }
 
 /// An actor shared by the threads of a model. The count around it is not the product's: loom does
-/// not see it, and main drops the last.
+/// not see it, and main drops the last one.
 #[derive(Clone)]
 struct Shared {
     actor: Arc<Actor<Log>>,
     books: Arc<Books>,
-    /// Where its drains wait, if no thread runs them at once.
+    /// The queue in which its drains wait, if no thread runs them at once.
     queue: Option<Arc<Queue>>,
 }
 
@@ -613,7 +615,7 @@ impl Shared {
         Shared { actor: Arc::new(Actor::new(Log::new(&books))), books, queue: None }
     }
 
-    /// One with settings of its own; what is given back is counted.
+    /// An actor with settings of its own; returned messages are counted.
     fn built(f: impl FnOnce(ActorBuilder<Log>) -> ActorBuilder<Log>) -> Self {
         let books = Books::new();
         let unrun = books.clone();
@@ -628,7 +630,7 @@ impl Shared {
         }
     }
 
-    /// One whose drains wait in a queue, with other settings of its own.
+    /// An actor whose drains wait in a queue, with other settings of its own.
     fn queued(f: impl FnOnce(ActorBuilder<Log>) -> ActorBuilder<Log>) -> Self {
         let queue = Arc::new(Queue::default());
         let theirs = queue.clone();
@@ -636,19 +638,19 @@ impl Shared {
         Shared { queue: Some(queue), ..shared }
     }
 
-    /// One without an executor, in a model in which drains of such actors wait in a queue.
+    /// An actor without an executor, in a model in which drains of such actors wait in a queue.
     fn falling_back(f: impl FnOnce(ActorBuilder<Log>) -> ActorBuilder<Log>) -> Self {
         let queue = Queue::of_the_fallback();
         Shared { queue: Some(queue), ..Shared::built(f) }
     }
 
-    /// One that may be left pending, with a drain in a queue; senders, waiting threads and whoever
-    /// [runs](Self::run_one) the queue go on with it, without a budget.
+    /// An actor that may be left pending, with a drain in a queue; senders, waiting threads and the
+    /// thread that [runs](Self::run_one) the queue continue with it, without a budget.
     fn by_hand() -> Self {
         Shared::falling_back(|builder| builder.budget(Budget::UNLIMITED))
     }
 
-    /// One that is run by whoever runs its queue, and by nobody else.
+    /// An actor that is only run by the thread that runs its queue.
     fn carried(budget: u32) -> Self {
         Shared::queued(|builder| builder.budget(budget))
     }
@@ -673,7 +675,7 @@ impl Shared {
         }
     }
 
-    /// Leaves a message pending, for whoever goes on with it.
+    /// Leaves a message pending, for another thread to run.
     fn leave<const PAD: usize>(&self, from: usize, no: u32) -> bool {
         let left = self.actor.posted().send(Mail::<PAD>::new(&self.books, from, no).message());
         if left.is_err() {
@@ -688,8 +690,8 @@ impl Shared {
         spawn(move || f(&shared))
     }
 
-    /// After all threads have joined: nothing is left but what is in the queue, and the books
-    /// balance.
+    /// Checks, after all threads have joined, that nothing is left but the content of the queue,
+    /// and the books balance.
     fn finish(self) {
         if let Some(queue) = &self.queue {
             queue.run_all();

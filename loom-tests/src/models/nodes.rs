@@ -29,8 +29,8 @@ pub(super) fn r2_two_slots() {
     shared.finish();
 }
 
-/// COUNTDOWN: all slots of a chunk are handed out, and whoever empties it keeps it and uses it
-/// again; the rest goes by the depot.
+/// COUNTDOWN: all slots of a chunk are handed out, and the thread that empties it keeps it and uses
+/// it again; the rest goes by the depot.
 pub(super) fn r2_chunks_recycled() {
     let shared = Shared::by_hand();
     let thread = shared.spawn(|shared| {
@@ -63,13 +63,13 @@ pub(super) fn r2_refused() {
     shared.finish();
 }
 
-/// What one thread hands to another on a word that a third one, main, owns all the time.
+/// The data that one thread hands to another on a word that a third one, main, owns all the time.
 struct Bare {
     word: Word,
     order: std::sync::Mutex<Vec<u64>>,
 }
 
-/// A message that says its number when it is run.
+/// A message that records its number when it is run.
 struct Number(Track<u64>);
 
 impl Number {
@@ -95,7 +95,8 @@ impl Envelope for Number {
 }
 
 impl Bare {
-    /// Pushes number `n` onto a word that was seen as `seen`; true if the first attempt succeeded.
+    /// Pushes number `n` onto a word that was seen as `seen`. Returns true if the first attempt
+    /// succeeded.
     fn push(&self, seen: Snapshot, n: u64) -> bool {
         let node = NodePtr::new(Number(Track::new(n)));
         let mut tries = 0;
@@ -108,7 +109,7 @@ impl Bare {
         tries == 1
     }
 
-    /// Runs what waits, by the owner.
+    /// Runs the waiting messages, by the owner.
     fn run(&self, done: u64) -> u64 {
         let mut batch = Batch::new();
         batch.append_newest_first(self.word.take(self.word.load(), done));
@@ -133,7 +134,7 @@ pub(super) fn r3_stale_address() {
     // Main owns the word to the end.
     assert!(bare.word.claim().is_ok());
     let theirs = bare.clone();
-    // A thread that ends gives its chunk up, so whoever runs its message gets the chunk.
+    // A thread that ends gives its chunk up, so the thread that runs its message gets the chunk.
     spawn(move || assert!(!theirs.push(Snapshot::IDLE, 1))).join();
     let seen = bare.word.load();
     let theirs = bare.clone();

@@ -1,4 +1,4 @@
-//! R1: one owner, whoever moves COUNT from 0.
+//! R1: one owner, whatever thread moves COUNT from 0.
 
 use super::super::mailbox::word::{Entry, Snapshot, Word};
 use super::*;
@@ -42,7 +42,7 @@ pub(super) fn r1_one_owner_2_1_1() {
     senders(&[2, 1, 1]);
 }
 
-/// A COUNT that is saturated is left by release only (in the narrow and the planted tree, where few
+/// A saturated COUNT is left by release only (in the narrow and the planted tree, where few
 /// messages saturate it).
 pub(super) fn r1_saturated() {
     let shared = Shared::new();
@@ -51,7 +51,7 @@ pub(super) fn r1_saturated() {
         assert!(shared.actor.send_many(batch).is_ok());
     });
     shared.send::<OWN>(0, 2);
-    // As many of more than any COUNT here holds.
+    // As many as more than any COUNT here holds.
     let word = Word::new();
     let pushed = word.push(Snapshot::IDLE, (1 << 5, 9), Entry::Leave, |_| ());
     assert!(pushed.is_ok());

@@ -1,4 +1,4 @@
-//! R11: panics in every place. The mailbox goes on or stops, as it was told; nothing is lost and
+//! R11: panics in every place. The mailbox goes on or stops, by its policy; nothing is lost and
 //! nothing runs twice.
 
 use super::super::cell::config::PanicPolicy;
@@ -36,7 +36,8 @@ impl Drop for Touchy {
     }
 }
 
-/// Inline, on an idle actor; the other's message comes before, between or after, and is handled.
+/// Inline, on an idle actor; the other thread's message comes before, between or after, and is
+/// handled.
 pub(super) fn r11_inline() {
     let shared = Shared::with_policy(PanicPolicy::Resume);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
@@ -62,7 +63,7 @@ pub(super) fn r11_in_a_batch() {
     shared.finish();
 }
 
-/// The actor stops: what waits is given back, what comes later refused with the cause, and the
+/// The actor stops: waiting messages are given back, later ones refused with the cause, and the
 /// actor ends.
 pub(super) fn r11_stops() {
     let shared = Shared::with_policy(PanicPolicy::Stop);
@@ -71,7 +72,7 @@ pub(super) fn r11_stops() {
     let batch: [Message; 2] =
         [Box::new(bomb(&shared, 0, 1, Planned::default())), Box::new(mail.message())];
     if shared.actor.send_many(batch).is_err() {
-        unreachable!("nobody else stops it");
+        unreachable!("no other thread stops it");
     }
     thread.join();
     assert!(matches!(shared.actor.stop_cause(), Some(StopCause::Panicked(_))));
@@ -80,7 +81,7 @@ pub(super) fn r11_stops() {
     shared.finish();
 }
 
-/// Listed: a turn of one actor panics after it has sent to another, which this thread still owes a
+/// Listed: a turn of one actor panics after it has sent to another, which this thread still has to
 /// run.
 pub(super) fn r11_listed() {
     let shared = Shared::with_policy(PanicPolicy::Resume);
@@ -99,7 +100,7 @@ pub(super) fn r11_listed() {
     second.finish();
 }
 
-/// Alone in a mailbox of a list, by the short way: what was pushed meanwhile is run afterwards.
+/// Alone in a mailbox of a list, by the fast path: messages pushed meanwhile are run afterwards.
 pub(super) fn r11_short_way() {
     let shared = Shared::with_policy(PanicPolicy::Resume);
     let thread = shared.spawn(|shared| {
@@ -114,7 +115,7 @@ pub(super) fn r11_short_way() {
     shared.finish();
 }
 
-/// The same with another message behind it.
+/// A panic in the first of two messages, by the fast path.
 pub(super) fn r11_short_way_of_two() {
     let shared = Shared::with_policy(PanicPolicy::Resume);
     let thread = shared.spawn(|shared| shared.send_one::<OWN>(1, 1));
@@ -127,7 +128,7 @@ pub(super) fn r11_short_way_of_two() {
     shared.finish();
 }
 
-/// The same when the actor stops then.
+/// A panic by the fast path that stops the actor.
 pub(super) fn r11_short_way_stops() {
     let shared = Shared::with_policy(PanicPolicy::Stop);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 2));
@@ -139,7 +140,7 @@ pub(super) fn r11_short_way_stops() {
     shared.finish();
 }
 
-/// In a borrowed message: the caller gets it, the mailbox is let go before.
+/// In a borrowed message: the caller gets it, the mailbox is released before.
 pub(super) fn r11_borrowed() {
     let shared = Shared::with_policy(PanicPolicy::Resume);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
@@ -150,7 +151,7 @@ pub(super) fn r11_borrowed() {
     shared.finish();
 }
 
-/// In a question: the asker is told.
+/// In a request: the asker gets it.
 pub(super) fn r11_question() {
     let shared = Shared::with_policy(PanicPolicy::Resume);
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
@@ -160,8 +161,8 @@ pub(super) fn r11_question() {
     shared.finish();
 }
 
-/// In the drop of a message that was run, of an answer that nobody takes, of a message that is
-/// given back, and of the state.
+/// In the drop of a message that was run, of an answer without an asker, of a message that is given
+/// back, and of the state.
 pub(super) fn r11_in_drops() {
     struct Fragile {
         log: Log,
@@ -199,7 +200,7 @@ pub(super) fn r11_in_drops() {
     books.balance();
 }
 
-/// The fresh state after a panic is the one that later turns see.
+/// Later turns see the fresh state after a panic.
 pub(super) fn r11_restarts() {
     let books = Books::new();
     let fresh = books.clone();

@@ -1,11 +1,11 @@
-//! R8 and R9: parked mailboxes, and the list of those that a thread has promised to run.
+//! R8 and R9: pending mailboxes, and the list of those that a thread has deferred.
 
 use super::super::actor::promise;
 use super::*;
 use crate::sync::reached;
 
-/// HANDOVER and MESSAGE by a push that takes over: a message left by one thread is run by whoever
-/// comes by, before its own.
+/// HANDOVER and MESSAGE by a push that takes over: a message left by one thread is run by the next
+/// sender, before its own.
 pub(super) fn r8_left_and_taken_over() {
     let shared = Shared::by_hand();
     let thread = shared.spawn(|shared| {
@@ -17,7 +17,7 @@ pub(super) fn r8_left_and_taken_over() {
     shared.finish();
 }
 
-/// Two senders and a parked mailbox: one of them takes it over.
+/// Two senders and a pending mailbox: one of them takes it over.
 pub(super) fn r8_two_senders_take_over() {
     let shared = Shared::by_hand();
     assert!(shared.leave::<OWN>(2, 1));
@@ -27,7 +27,7 @@ pub(super) fn r8_two_senders_take_over() {
     shared.finish();
 }
 
-/// HANDOVER by `unpark`: two threads drain what a third one, main, has left.
+/// HANDOVER by `take_over`: two threads drain a mailbox that a third one, main, has left.
 pub(super) fn r8_two_drain() {
     let shared = Shared::by_hand();
     assert!(shared.leave::<OWN>(0, 1));
@@ -81,8 +81,8 @@ fn forward(
     }
 }
 
-/// The saved list, and HANDOVER of `park`: an owner leaves in the middle of a batch, because its
-/// budget is spent, and another sender takes the parked mailbox over, saved messages first.
+/// The saved list, and HANDOVER of `set_pending`: an owner leaves in the middle of a batch, because
+/// its budget is spent, and another sender takes the pending mailbox over, saved messages first.
 pub(super) fn r8_saved_list() {
     let shared = Shared::falling_back(|builder| builder.budget(1));
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
@@ -95,7 +95,7 @@ pub(super) fn r8_saved_list() {
     shared.finish();
 }
 
-/// An owner gives way to its thread's list with messages in HEAD, not yet taken.
+/// An owner yields to its thread's list with messages in HEAD, not yet taken.
 pub(super) fn r8_gives_way_before_a_take() {
     let Two { first, second } = Two::new();
     let thread = first.spawn(|first| first.send::<OWN>(1, 2));
@@ -104,8 +104,8 @@ pub(super) fn r8_gives_way_before_a_take() {
     Two { first, second }.finish();
 }
 
-/// A list's entry may be stale: another thread takes the listed mailbox over, and the entry finds it
-/// running, idle or pending again.
+/// A list's entry may be stale: another thread takes the listed mailbox over, and the entry finds
+/// it running, idle or pending again.
 pub(super) fn r9_entry_is_stale() {
     let Two { first, second } = Two::new();
     let thread = second.spawn(|second| second.send::<OWN>(1, 1));
@@ -114,8 +114,8 @@ pub(super) fn r9_entry_is_stale() {
     Two { first, second }.finish();
 }
 
-/// An owner gives way between two batches: what a turn has sent to others comes after the rest of
-/// its batch, which was sent before, and before what it has sent to its own mailbox afterwards.
+/// An owner yields between two batches: messages of a turn to other actors come after the rest of
+/// its batch, which was sent before, and before its later messages to its own mailbox.
 pub(super) fn r9_gives_way() {
     let Two { first, second } = Two::new();
     let mail = |no| Mail::<OWN>::new(&first.books, 0, no);
@@ -151,8 +151,8 @@ pub(super) fn r9_crossing() {
     Two { first, second }.finish();
 }
 
-/// A turn that blocks waits for the turn of an actor that it has sent to: what its thread has
-/// deferred goes to the executors before it sleeps, and is run there once.
+/// A turn that blocks waits for the turn of an actor that it has sent to: the mailboxes that its
+/// thread has deferred go to the executors before it sleeps, and are run there once.
 pub(super) fn r9_hands_its_list_off_before_it_blocks() {
     let first = Shared::new();
     let second = Shared::by_hand();
@@ -178,7 +178,7 @@ pub(super) fn r9_hands_its_list_off_before_it_blocks() {
     second.finish();
 }
 
-/// The same by `with`, of an actor that a third thread runs.
+/// R9: a turn that blocks by `with` on an actor that a third thread runs hands its list off before.
 pub(super) fn r9_hands_its_list_off_before_with_blocks() {
     let Two { first, second } = Two::new();
     let third = Shared::by_hand();

@@ -1,4 +1,4 @@
-//! The pool's protocol: who sleeps, who is woken, when it ends. Work is a number, put and taken by
+//! The pool's protocol: sleeping workers, wake-ups, the end. Work is a number, put and taken by
 //! relaxed operations, so that nothing but the protocol's own fences keeps a look from missing it.
 
 use std::ptr::null_mut;
@@ -14,7 +14,7 @@ struct Pool {
     idle: Idle,
     work: crate::sync::atomic::AtomicU32,
     taken: AtomicU32,
-    /// Who was taken out of the list by somebody else.
+    /// The workers that another thread has taken out of the list.
     woken: AtomicU32,
 }
 
@@ -50,8 +50,8 @@ impl Pool {
         self.work.load(Relaxed) > 0
     }
 
-    /// What a worker does. With `once`, it is not seen again after its first turn, which may block
-    /// for ever.
+    /// Runs a worker. With `once`, it is not seen again after its first turn, which may block for
+    /// ever.
     fn run(&self, worker: usize, once: bool) {
         let mut searching = false;
         loop {
@@ -104,7 +104,7 @@ pub(super) fn pool_one_wake_up() {
     assert!(pool.woken.load(Relaxed) <= 1);
 }
 
-/// END: what was announced before the pool was closed is done before it ends, by whichever worker.
+/// END: work announced before the pool was closed is done before it ends, by whichever worker.
 pub(super) fn pool_closed_with_work() {
     let pool = Pool::new(1);
     let theirs = pool.clone();
@@ -116,8 +116,7 @@ pub(super) fn pool_closed_with_work() {
     assert_eq!(pool.taken.load(Relaxed), 1);
 }
 
-/// S2: two needs at a time wake one of two workers, while that one has not found what it was woken
-/// for.
+/// S2: two needs at a time wake one of two workers, while that one has not found its work.
 pub(super) fn pool_two_announcers() {
     let pool = Pool::new(2);
     let listed = Arc::new(AtomicU32::new(0));
@@ -125,7 +124,7 @@ pub(super) fn pool_two_announcers() {
     let workers = [0, 1].map(|worker| {
         let (pool, listed, main) = (pool.clone(), listed.clone(), main.clone());
         spawn(move || {
-            // A look comes after the list. Once awake it stays a searcher: nobody is to be woken
+            // A look comes after the list. Once awake it stays a searcher: no other is to be woken
             // beside it.
             pool.idle.sleep(worker, false, || {
                 if listed.fetch_add(1, Relaxed) == 1 {
@@ -186,7 +185,7 @@ pub(super) fn pool_woken_for_nothing() {
     assert!(pool.woken.load(Relaxed) <= 1, "woken for nothing");
 }
 
-/// END: a pool does not end while a thread is away that may still put work in.
+/// END: a pool does not end while a thread is away that may still add work.
 pub(super) fn pool_away() {
     let pool = Pool::new(1);
     pool.idle.leave();
@@ -200,7 +199,8 @@ pub(super) fn pool_away() {
     assert_eq!(pool.taken.load(Relaxed), 1);
 }
 
-/// END: what comes in while the pool is being ended is found by its sender, or by whoever ended it.
+/// END: work that arrives while the pool is being ended is found by its sender, or by the thread
+/// that ended it.
 pub(super) fn pool_ended_against_work() {
     let pool = Pool::new(1);
     let theirs = pool.clone();
@@ -211,7 +211,7 @@ pub(super) fn pool_ended_against_work() {
         }
     });
     pool.idle.end();
-    // As a queue's `is_empty` would say it: a plain load.
+    // A plain load, as a queue's `is_empty`.
     if pool.has_work() && pool.take() {
         reached("swept by the ender");
     }
@@ -219,24 +219,25 @@ pub(super) fn pool_ended_against_work() {
     assert_eq!(pool.taken.load(Relaxed), 1, "work is left that nobody looks for");
 }
 
-/// A thing that lies in a slot.
+/// Returns an object for a slot.
 fn thing(n: u32) -> *mut Written {
     let thing = Box::new(Written(UnsafeCell::new(0)));
     (0..n).for_each(|_| thing.write());
     Box::into_raw(thing)
 }
 
-/// What came out of a slot: its number, once.
+/// Opens an object from a slot, once, and returns its number.
 fn open(thing: *mut Written) -> u32 {
     if thing.is_null() {
         return 0;
     }
-    // SAFETY: the slot gives each thing out once: else loom sees a race, or the count is wrong.
+    // SAFETY: the slot gives each object out once: otherwise loom sees a race, or the count is
+    // wrong.
     unsafe { Box::from_raw(thing) }.read()
 }
 
-/// SLOT: its worker puts, replaces and takes, a thief takes: each thing comes out once, with all
-/// that was written to it.
+/// SLOT: its worker puts, replaces and takes, a thief takes: each object comes out once, with all
+/// writes to it.
 pub(super) fn pool_slot() {
     let slot = Arc::new(LifoSlot::new());
     let theirs = slot.clone();
@@ -253,7 +254,7 @@ pub(super) fn pool_slot() {
     assert_eq!(slot.put(null_mut()), null_mut());
 }
 
-/// SLOT: the one who replaces sees what another thread put in, which had the place before.
+/// SLOT: a replacement sees the object that another thread had put in.
 pub(super) fn pool_slot_left() {
     let slot = Arc::new(LifoSlot::new());
     let theirs = slot.clone();

@@ -16,10 +16,10 @@ use super::*;
 use crate::sync::reached;
 use crate::sync::thread::{current, park};
 
-/// Question and answer, each with a track.
+/// Request and answer, each with a track.
 type Answer = Track<u32>;
 
-/// A question: it is tracked, and comes back if it is cancelled.
+/// A request: it is tracked, and returned if it is cancelled.
 struct Asked(Track<u32>);
 
 impl Question for Asked {
@@ -33,7 +33,7 @@ fn question() -> Asked {
     Asked(Track::new(1))
 }
 
-/// What a drainer does with a cell.
+/// Does a drainer's steps with a cell.
 fn answer(answerer: Answerer<Asked, Answer>) {
     // A hint, which decides nothing.
     let cancelled = answerer.is_cancelled();
@@ -55,7 +55,7 @@ fn check(answer: Option<Result<Answer, AskError>>) {
     assert_eq!(*answer.get_ref(), 2);
 }
 
-/// Q1: cancel against start; the winner alone has the question. LEAVE: either side may be the last.
+/// Q1: cancel against start; only the winner has the request. LEAVE: either side may be the last.
 pub(super) fn r5_cancel_or_start() {
     let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
@@ -66,8 +66,8 @@ pub(super) fn r5_cancel_or_start() {
     thread.join();
 }
 
-/// Q1, of a promise: a claim against a cancel. Who has claimed it is not cancelled any more, and
-/// gives the answer; who has cancelled it sees nothing of what a claim stands for.
+/// Q1, of a promise: a claim against a cancel. A claimed promise is not cancelled any more, and its
+/// claimer answers; a canceller sees no effect of a claim.
 pub(super) fn r5_claimed_or_cancelled() {
     let (mut promise, reply) = promise::<Answer>();
     let effect = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -101,8 +101,8 @@ pub(super) fn r5_asker_leaves() {
     thread.join();
 }
 
-/// LEAVE, Q2: an answer that nobody takes goes when it is there and the asker has left, though the
-/// drainer keeps the cell; so does the waiter.
+/// LEAVE, Q2: an answer without an asker is dropped when it comes and the asker has left, although
+/// the drainer keeps the cell; so is the waiter.
 pub(super) fn r5_unclaimed() {
     use std::sync::atomic::Ordering::Relaxed;
     struct Gone(std::sync::Arc<std::sync::atomic::AtomicBool>);
@@ -128,7 +128,7 @@ pub(super) fn r5_unclaimed() {
     Arc::into_inner(kept).expect("the thread is gone").leave();
 }
 
-/// ANSWER, by a look: who sees that it is done sees the answer.
+/// ANSWER, by a look: a thread that sees that it is done sees the answer.
 pub(super) fn r5_answer_seen() {
     let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
@@ -153,7 +153,7 @@ pub(super) fn r5_answer_awaited() {
     thread.join();
 }
 
-/// WAITER: whoever is told that it will be woken is, and need not look before it sleeps.
+/// WAITER: an asker that will be woken need not look before it sleeps.
 pub(super) fn r5_woken() {
     let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
@@ -165,7 +165,8 @@ pub(super) fn r5_woken() {
     thread.join();
 }
 
-/// A task that has to wait is woken: an answer that comes between its look and its registration is found.
+/// A task that has to wait is woken: an answer that comes between its look and its registration is
+/// found.
 pub(super) fn r5_polled() {
     let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
@@ -189,8 +190,8 @@ pub(super) fn r5_waiter_replaced() {
     thread.join();
 }
 
-/// Q3: a waiter that comes too late is dropped by its asker, in the call, and by nobody later: its
-/// drop is user code.
+/// Q3: a waiter that comes too late is dropped by its asker, in the call, and by no thread later:
+/// its drop is user code.
 pub(super) fn r5_late_waiter() {
     struct Late(Arc<AtomicBool>);
     impl Wake for Late {
@@ -216,13 +217,13 @@ pub(super) fn r5_late_waiter() {
     assert!(gone.load(Ordering::Relaxed));
 }
 
-/// A question that was not accepted is taken back out of its cell.
+/// A request that was not accepted is taken back out of its cell.
 pub(super) fn r5_taken_back() {
     let (answerer, asker): (_, Asker<Answer, _>) = oneshot(question());
     assert_eq!(*answerer.take_back(asker).0.get_ref(), 1);
 }
 
-/// The whole way: questions through the mailbox, waited for, cancelled, or left alone.
+/// The whole way: requests through the mailbox, waited for, cancelled, or left alone.
 pub(super) fn r5_questions() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {

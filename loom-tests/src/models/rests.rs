@@ -1,5 +1,5 @@
-//! L1 and L2: an actor that rests before a restart. Its owner is on no thread; the timer gets it up,
-//! or a stop does, once.
+//! L1 and L2: an actor that rests before a restart. Its owner is on no thread; the timer resumes
+//! it, or a stop does, once.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ struct Rest {
     clock: Arc<Steps>,
     timers: Timers,
     ends: Arc<Written>,
-    /// The books of the states that the factory makes.
+    /// The books of the states that the factory creates.
     fresh: Arc<Books>,
 }
 
@@ -55,8 +55,8 @@ impl Shared {
     }
 }
 
-/// L1: a stop comes before the panic, while the owner lies down, or after. Nobody moves the clock:
-/// the actor ends all the same, and what waits is given back.
+/// L1: a stop comes before the panic, while the owner is suspended, or after. The clock is not
+/// moved: the actor still ends, and waiting messages are given back.
 pub(super) fn l1_stop_as_it_lies_down() {
     let Rest { shared, timers, ends, fresh, .. } = Rest::new();
     let thread = shared.spawn(|shared| {
@@ -73,7 +73,7 @@ pub(super) fn l1_stop_as_it_lies_down() {
     assert!(timers.is_empty(), "a timer of a rest that is over");
 }
 
-/// L1: the time has come as a stop does. One of them gets the owner up.
+/// L1: the time is over while a stop comes. One of them resumes the owner.
 pub(super) fn l1_stop_as_its_time_comes() {
     let Rest { shared, clock, timers, ends, .. } = Rest::new();
     shared.send_bomb(0, 1);
@@ -93,7 +93,7 @@ pub(super) fn l1_stop_as_its_time_comes() {
 }
 
 /// L2: a message of another thread comes before the panic, during the rest, or after it. It runs,
-/// on the state as it is then; the next owner sees what the last one did.
+/// on the current state; the next owner sees the writes of the last one.
 pub(super) fn l2_messages_wait() {
     let Rest { shared, clock, timers, fresh, .. } = Rest::new();
     let thread = shared.spawn(|shared| shared.send_one::<OWN>(1, 1));

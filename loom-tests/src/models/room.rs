@@ -25,7 +25,7 @@ impl Shared {
         self.fill_and(|_| ());
     }
 
-    /// The same, and then does something else in that turn.
+    /// Does the same, and then runs `also` in that turn.
     fn fill_and(&self, also: impl FnOnce(&Actor<Log>) + Send + 'static) {
         let (inside, mail) = (self.clone(), Mail::<OWN>::new(&self.books, 0, 1));
         let filled = self.actor.send(move |log: &mut Log| {
@@ -43,7 +43,7 @@ impl Shared {
     }
 }
 
-/// ROOM-1: a sender who waits is let in by the owner, whether it comes before or after the permit is
+/// ROOM-1: the owner admits a waiting sender, whether it comes before or after the permit is
 /// released.
 pub(super) fn room_let_in() {
     let shared = Shared::small(Overflow::Reject);
@@ -56,8 +56,8 @@ pub(super) fn room_let_in() {
     shared.finish();
 }
 
-/// ROOM-1: a sender that waits while a turn runs is let in as the next message is taken up: its turn
-/// waits for the sender.
+/// ROOM-1: a sender that waits while a turn runs is admitted when the next message is taken: its
+/// turn waits for the sender.
 pub(super) fn room_at_the_next_turn() {
     let shared =
         Shared::queued(|builder| builder.budget(Budget::UNLIMITED).capacity(1, Overflow::Reject));
@@ -87,7 +87,7 @@ pub(super) fn room_at_the_next_turn() {
     shared.finish();
 }
 
-/// Giving up (the future is dropped) and being let in exclude each other: the message is handled,
+/// Giving up (the future is dropped) and being admitted exclude each other: the message is handled,
 /// or dropped, once.
 pub(super) fn room_given_up() {
     let shared = Shared::small(Overflow::Reject);
@@ -101,7 +101,7 @@ pub(super) fn room_given_up() {
     });
     shared.fill();
     thread.join();
-    // What was withdrawn was dropped by the future: it is as good as handed back.
+    // The future dropped the withdrawn message, which counts as returned.
     let books = &shared.books;
     if books.dropped.load(Relaxed) > books.returned.load(Relaxed) + books.unrun.load(Relaxed) {
         reached("withdrawn");
@@ -110,7 +110,7 @@ pub(super) fn room_given_up() {
     shared.finish();
 }
 
-/// Those who wait when the mailbox is closed have their message back.
+/// Waiters get their messages back when the mailbox is closed.
 pub(super) fn room_closed() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
@@ -126,8 +126,8 @@ pub(super) fn room_closed() {
     shared.finish();
 }
 
-/// A limit that is over at once: cancelled and having run exclude each other, and the message comes
-/// back in one of the two.
+/// A limit that is over at once: cancelled and having run exclude each other, and the message is
+/// returned in one of the two.
 pub(super) fn limit_or_answer() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));
@@ -148,7 +148,7 @@ pub(super) fn limit_or_answer() {
     shared.finish();
 }
 
-/// ROOM-5: a mailbox is closed from outside while a sender comes to wait.
+/// ROOM-5: a mailbox is closed from outside while a sender begins to wait.
 pub(super) fn room_closed_from_outside() {
     let shared = Shared::full(1);
     let waits = shared.spawn(|shared| {
@@ -165,7 +165,7 @@ pub(super) fn room_closed_from_outside() {
     shared.finish();
 }
 
-/// A turn panics while a sender waits: the actor stops, and the sender is told why.
+/// A turn panics while a sender waits: the actor stops, and the sender gets the cause.
 pub(super) fn room_stopped() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
@@ -208,7 +208,7 @@ pub(super) fn wait_for<F: Future + Unpin>(mut future: F) -> F::Output {
 }
 
 impl Shared {
-    /// Full, with nobody at it: its drain waits in a queue.
+    /// A full mailbox without an owner: its drain waits in a queue.
     fn full(capacity: u32) -> Self {
         let shared = Shared::queued(|builder| {
             builder.budget(Budget::UNLIMITED).capacity(capacity as usize, Overflow::Reject)
@@ -220,7 +220,8 @@ impl Shared {
         shared
     }
 
-    /// A message that must come after the first one of `before`, with no more waiting than may.
+    /// A message that must come after the first one of `before`, while the waiting ones do not
+    /// exceed the room.
     pub(super) fn after(
         &self,
         before: usize,
@@ -248,7 +249,7 @@ impl Shared {
     }
 }
 
-/// ROOM-1, ROOM-3: permits go to those that wait, in their order, and never to a newcomer.
+/// ROOM-1, ROOM-3: permits go to waiters, in order, and never to a newcomer.
 pub(super) fn room_first_come() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| {
@@ -269,7 +270,7 @@ pub(super) fn room_first_come() {
     shared.finish();
 }
 
-/// The same when the mailbox is full and pending.
+/// ROOM-1, ROOM-3, in a mailbox that is full and pending.
 pub(super) fn room_pending_first_come() {
     let shared = Shared::full(1);
     let mut waits = shared.actor.waiting().send(Mail::<OWN>::new(&shared.books, 1, 1).message());
@@ -281,8 +282,8 @@ pub(super) fn room_pending_first_come() {
     shared.finish();
 }
 
-/// ROOM-2: the first of two that wait gives up while it is let in: its permit goes to the second, and
-/// none is lost or won.
+/// ROOM-2: the first of two waiters gives up while it is admitted: its permit goes to the second,
+/// and none is lost or won.
 pub(super) fn room_given_up_as_it_is_let_in() {
     let shared = Shared::full(1);
     let books = shared.books.clone();
@@ -308,7 +309,8 @@ pub(super) fn room_given_up_as_it_is_let_in() {
     shared.finish();
 }
 
-/// ROOM-2: a limit ends while a sender is being let in: one of the two, and nothing is left behind.
+/// ROOM-2: a limit ends while a sender is being admitted: exactly one of the two happens, and
+/// nothing is left behind.
 pub(super) fn room_time_over() {
     let clock = Arc::new(Steps::default());
     let theirs = clock.clone();
@@ -333,7 +335,7 @@ pub(super) fn room_time_over() {
     shared.finish();
 }
 
-/// Waiters that nobody looks at again, as those that were forgotten, keep no actor from its end: their
+/// Waiters that are never polled again, as forgotten ones, keep no actor from its end: their
 /// messages are run before that, or given back.
 pub(super) fn room_forgotten() {
     let ended = Written::new();
@@ -374,7 +376,7 @@ pub(super) fn room_forgotten() {
     shared.finish();
 }
 
-/// A question that waits for room, and is answered.
+/// A request that waits for room, and is answered.
 pub(super) fn room_asked() {
     let shared = Shared::full(1);
     let thread = shared.spawn(|shared| shared.queue().run_all());
@@ -395,8 +397,8 @@ pub(super) fn room_asked() {
     shared.finish();
 }
 
-/// ROOM-1: a sender that has its permit has not pushed its message yet, so the mailbox is idle while
-/// somebody waits: a newcomer leaves it to those that do.
+/// ROOM-1: a sender that has its permit has not pushed its message yet, so the mailbox is idle
+/// while another one waits: a newcomer leaves it to the waiters.
 pub(super) fn room_first_come_while_idle() {
     let shared = Shared::small(Overflow::Reject);
     let thread = shared.spawn(|shared| in_turn(|| shared.send_one::<OWN>(2, 1)));
@@ -417,8 +419,8 @@ pub(super) fn room_first_come_while_idle() {
     shared.finish();
 }
 
-/// ROOM-5: a mailbox is closed while the only permit is on its way, and a sender waits for it. The one
-/// that closes need not have seen that there is a semaphore.
+/// ROOM-5: a mailbox is closed while the only permit is on its way, and a sender waits for it. The
+/// closer need not have seen that there is a semaphore.
 pub(super) fn room_closed_on_the_way() {
     let shared = Shared::small(Overflow::Reject);
     let first = shared.spawn(|shared| in_turn(|| shared.send_one::<OWN>(2, 1)));
@@ -447,8 +449,7 @@ pub(super) fn room_closed_on_the_way() {
     shared.finish();
 }
 
-/// What a waker does that is user code at its worst: it sends to the actor, waits for room in it, and
-/// looks at it.
+/// A waker with the worst user code: it sends to the actor, waits for room in it, and looks at it.
 struct Busybody(Shared, Thread);
 
 impl Wake for Busybody {
@@ -473,7 +474,7 @@ pub(super) fn room_hostile_wakers() {
     let waker = Waker::from(Arc::new(Busybody(shared.clone(), current())));
     assert!(pin!(&mut waits).poll(&mut Context::from_waker(&waker)).is_pending());
     drop(waker);
-    // Behind it, another one: who looks at the actor has to take the lock.
+    // Behind it, another one: a look at the actor has to take the lock.
     let mut behind = shared.actor.waiting().send(|_: &mut Log| ());
     assert!(poll(&mut behind).is_pending());
     let thread = shared.spawn(|shared| shared.queue().run_all());

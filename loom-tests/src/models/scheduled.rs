@@ -1,5 +1,5 @@
-//! R8 and R10: SCHEDULED, the one entry of a mailbox; the hints beside it; what the last reference
-//! leaves to it; and the short way of an entry with one message.
+//! R8 and R10: SCHEDULED, the one entry of a mailbox; the hints beside it; the duties that the last
+//! reference leaves to it; and the fast path of an entry with one message.
 
 use std::cell::Cell;
 use std::task::Poll;
@@ -18,7 +18,7 @@ use super::*;
 use crate::sync::reached;
 
 thread_plain! {
-    /// This thread runs its list.
+    /// True while this thread runs its list.
     static RUNS_ITS_LIST: Cell<bool> = Cell::new(false);
 }
 
@@ -26,7 +26,7 @@ fn runs_its_list() -> bool {
     RUNS_ITS_LIST.with(Cell::get)
 }
 
-/// Does `f` as a turn does it, with no actor around it, and then what that has left for this
+/// Runs `f` as in a turn, with no actor around it, and then the mailboxes that it has left on this
 /// thread's list.
 pub(super) fn in_turn(f: impl FnOnce()) {
     with_local(|local| {
@@ -42,7 +42,7 @@ pub(super) fn in_turn(f: impl FnOnce()) {
 }
 
 impl Shared {
-    /// A message that says where it was run, if a list has run it.
+    /// A message that records that a list has run it.
     pub(super) fn told(&self, from: usize, no: u32, place: &'static str) {
         let mail = Mail::<OWN>::new(&self.books, from, no);
         let message = move |log: &mut Log| {
@@ -57,9 +57,9 @@ impl Shared {
     }
 }
 
-/// Sees where an actor ends and where its memory is freed: its drop is that of a hook.
+/// Records where an actor ends and where its memory is freed: its drop is that of a hook.
 struct Witness {
-    /// The end came outside of a list.
+    /// Counts ends outside of a list.
     ended_elsewhere: Arc<AtomicU32>,
 }
 
@@ -97,7 +97,7 @@ fn witnessed() -> (Actor<Log>, Arc<Books>) {
 
 /// LEFT, both ways: an entry is out in a turn that goes on, while another thread takes the mailbox
 /// over, runs it, and drops the last handle and the last reference. The memory is freed once, by
-/// whoever comes second.
+/// the second of the two.
 pub(super) fn r8_entry_against_the_last_drop() {
     let (actor, books) = witnessed();
     let (theirs, their_books) = (actor.clone(), books.clone());
@@ -113,7 +113,7 @@ pub(super) fn r8_entry_against_the_last_drop() {
     books.balance();
 }
 
-/// The same when a weak handle is the last reference, which knows nothing of the end.
+/// LEFT: an entry is out while a weak handle is the last reference, which knows nothing of the end.
 pub(super) fn r8_entry_against_the_last_weak() {
     let (actor, books) = witnessed();
     let weak = actor.downgrade();
@@ -130,8 +130,8 @@ pub(super) fn r8_entry_against_the_last_weak() {
     books.balance();
 }
 
-/// The same with two turns: the second one's message finds the entry out, or makes it; its hint
-/// holds a reference, and so the memory.
+/// LEFT with two turns: the second one's message finds the entry out, or creates it; its hint holds
+/// a reference, and so the memory.
 pub(super) fn r8_two_turns_at_the_end() {
     let (actor, books) = witnessed();
     let (theirs, their_books) = (actor.clone(), books.clone());
@@ -149,8 +149,8 @@ pub(super) fn r8_two_turns_at_the_end() {
     books.balance();
 }
 
-/// LEFT with the entry alone, given up for a reference (`into_ref`), as a drain does it that is run
-/// on top of the crate's own work: there is one, or nothing is left to run.
+/// LEFT with the entry alone, given up for a reference (`into_ref`), as by a drain that is run on
+/// top of the crate's own work: there is one, or nothing is left to run.
 pub(super) fn r8_entry_given_up() {
     let books = Books::new();
     let actor = Strong::new(Log::new(&books));
@@ -178,7 +178,7 @@ pub(super) fn r8_entry_given_up() {
 }
 
 /// An idle mailbox whose entry is out, stale: it is claimed beside its entry, against the list that
-/// uses that up.
+/// uses the entry.
 pub(super) fn r8_claimed_beside_its_entry() {
     let books = Books::new();
     let actor = Strong::new(Log::new(&books));
@@ -225,7 +225,7 @@ pub(super) fn r8_claimed_beside_by_another() {
     books.balance();
 }
 
-/// An entry against a stop: what waits is run or given back, once, and the end comes once.
+/// An entry against a stop: waiting messages are run or given back, once, and the end comes once.
 pub(super) fn r8_entry_against_a_stop() {
     let (shared, ends) = Shared::with_end();
     let thread = shared.spawn(|shared| _ = shared.actor.stop());
@@ -234,7 +234,8 @@ pub(super) fn r8_entry_against_a_stop() {
     shared.finish_ended(&ends);
 }
 
-/// The same by the short way: a message whose sender saw that the actor is stopped is not run.
+/// The fast path of an entry against a stop: a message whose sender saw that the actor is stopped
+/// is not run.
 pub(super) fn r8_short_way_against_a_stop() {
     let (shared, ends) = Shared::with_end();
     let thread = shared.spawn(|shared| _ = shared.actor.stop());
@@ -251,7 +252,8 @@ pub(super) fn r8_short_way_against_a_stop() {
     shared.finish_ended(&ends);
 }
 
-/// The same against a close from another turn, which leaves the mailbox pending, and closed.
+/// The fast path of an entry against a close from another turn, which leaves the mailbox pending,
+/// and closed.
 pub(super) fn r8_short_way_against_a_close() {
     let (shared, ends) = Shared::with_end();
     let thread = shared.spawn(|shared| in_turn(|| _ = shared.actor.close()));
@@ -260,8 +262,8 @@ pub(super) fn r8_short_way_against_a_close() {
     shared.finish_ended(&ends);
 }
 
-/// An entry against a sender who takes the mailbox over, and then leaves it pending again, with the
-/// same entry.
+/// An entry against a sender that takes the mailbox over, and then leaves it pending again, with
+/// the same entry.
 pub(super) fn r8_entry_refilled() {
     refilled(2);
 }
@@ -277,7 +279,7 @@ fn refilled(sent: u32) {
     shared.finish();
 }
 
-/// Two turns of two threads and one mailbox: the second one finds the entry out and makes a hint;
+/// Two turns of two threads and one mailbox: the second one finds the entry out and creates a hint;
 /// nothing is lost, and the order of each is kept, whichever of the two is stale.
 pub(super) fn r8_two_turns() {
     let shared = Shared::new();
@@ -287,7 +289,7 @@ pub(super) fn r8_two_turns() {
     shared.finish();
 }
 
-/// How far a model is.
+/// The progress of a model.
 #[derive(Default)]
 struct Stage(Mutex<u32>, Condvar);
 
@@ -310,8 +312,8 @@ impl Stage {
     }
 }
 
-/// A hint is made whenever the entry is out: the thread that has the entry is in a turn that ends
-/// only when the other's message has been run. It has stood in that other's list before.
+/// A hint is created whenever the entry is out: the thread that has the entry is in a turn that
+/// ends only when the other's message has been run. It has stood in that other's list before.
 pub(super) fn r8_hint_in_time() {
     let shared = Shared::new();
     let stage = Arc::new(Stage::default());
@@ -340,8 +342,8 @@ pub(super) fn r8_hint_in_time() {
     shared.finish();
 }
 
-/// An owner gives way while another thread's list has the mailbox's entry: it leaves a hint, never
-/// a second entry.
+/// An owner yields while another thread's list has the mailbox's entry: it leaves a hint, never a
+/// second entry.
 pub(super) fn r8_gives_way_beside_its_entry() {
     let (shared, other) = (Shared::new(), Shared::new());
     let on = other.clone();
@@ -360,8 +362,8 @@ pub(super) fn r8_gives_way_beside_its_entry() {
     shared.finish();
 }
 
-/// The short way: a message that is alone, against pushes that come before the mailbox is taken
-/// over (then it goes the general way), and during the turn (then it goes on).
+/// The fast path: a single message, against pushes that come before the mailbox is taken over (then
+/// it takes the general path), and during the turn (then it goes on).
 pub(super) fn r8_short_way() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {
@@ -373,7 +375,7 @@ pub(super) fn r8_short_way() {
     shared.finish();
 }
 
-/// The short way of two messages, against a push that comes before, between or after their turns.
+/// The fast path of two messages, against a push that comes before, between or after their turns.
 pub(super) fn r8_short_way_of_two() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| shared.told(1, 1, "gone on with"));
@@ -382,7 +384,8 @@ pub(super) fn r8_short_way_of_two() {
     shared.finish();
 }
 
-/// The same when the first one stops the actor: the second one is given back.
+/// The fast path of two messages, of which the first one stops the actor: the second one is given
+/// back.
 pub(super) fn r8_short_way_stops_itself() {
     let (shared, ends) = Shared::with_end();
     let thread = shared.spawn(|shared| shared.send_one::<OWN>(1, 1));
@@ -408,14 +411,14 @@ pub(super) fn r8_short_way_stops_itself() {
     shared.finish_ended(&ends);
 }
 
-/// HANDOVER and MESSAGE by the short way: what is alone in the mailbox was left there by another
-/// thread, after a turn of its own.
+/// HANDOVER and MESSAGE by the fast path: the single message in the mailbox was left there by
+/// another thread, after a turn of its own.
 pub(super) fn r8_short_way_of_another() {
     refilled(1);
 }
 
-/// POSTED: somebody takes over what a drain is out for, and what is posted afterwards is left to
-/// that drain, which has lowered POSTED by then or sees the mailbox pending.
+/// POSTED: another thread takes over the mailbox while a drain is out, and a later post is left to
+/// that drain, which has cleared POSTED by then or sees the mailbox pending.
 pub(super) fn r8_posted_again() {
     let shared = Shared::by_hand();
     assert!(shared.leave::<OWN>(0, 1));
@@ -434,7 +437,7 @@ thread_plain! {
     static CLOSES: Cell<bool> = Cell::new(false);
 }
 
-/// POSTED: what was posted does not run in the call that closes the actor, also while its drain
+/// POSTED: a posted message does not run in the call that closes the actor, also while its drain
 /// takes the mailbox over.
 pub(super) fn r8_posted_and_closed() {
     let shared = Shared::by_hand();
@@ -473,8 +476,9 @@ impl Executor for FirstInTheCall {
     }
 }
 
-/// A drain that is run in the call gives its entry up for a hint, and a sender makes a new entry; at
-/// the end of its budget the owner that came by the hint counts on that entry, or makes another.
+/// A drain that is run in the call gives its entry up for a hint, and a sender creates a new entry;
+/// at the end of its budget the owner that came by the hint counts on that entry, or creates
+/// another.
 pub(super) fn r8_spent_beside_its_entry() {
     let queue = Arc::new(Queue::default());
     let executor = FirstInTheCall { queue: queue.clone(), has_run: Cell::new(false) };
@@ -500,7 +504,7 @@ pub(super) fn r8_spent_beside_its_entry() {
 /// counts on it. With the word alone.
 pub(super) fn r8_one_step() {
     let (word, state) = (Arc::new(Word::new()), Written::new());
-    // One message, left with an entry, and taken over by the one that sends a second one.
+    // One message, left with an entry, and taken over by the thread that sends a second one.
     assert!(word.leave_first(1 << 5).is_ok());
     let _won = word.take_over().expect("it is pending");
     assert!(word.load().is_scheduled());
@@ -517,7 +521,7 @@ pub(super) fn r8_one_step() {
     });
     state.write();
     let _ = word.set_pending(0, false);
-    // Who wants it run finds the entry out, or is the one that has to see to it.
+    // The thread that schedules it finds the entry out, or has to run it.
     let mine = word.schedule().is_some();
     thread.join();
     let theirs = owned.load(Relaxed) == 1;
@@ -525,7 +529,8 @@ pub(super) fn r8_one_step() {
     assert_eq!(state.read(), 1 + u32::from(theirs));
 }
 
-/// The last handle goes while a drain is out, and while it runs: it ends the actor and frees it.
+/// The last handle is dropped while a drain is out, and while it runs: it ends the actor and frees
+/// it.
 pub(super) fn r8_carried_at_the_end() {
     let (actor, books, queue) = carried_alone();
     let theirs = queue.clone();
@@ -537,7 +542,8 @@ pub(super) fn r8_carried_at_the_end() {
     books.balance();
 }
 
-/// The same when the drain is dropped un-run.
+/// The last handle is dropped while a drain is out, which is dropped unrun: that ends the actor and
+/// frees it.
 pub(super) fn r8_dropped_at_the_end() {
     let (actor, books, queue) = carried_alone();
     let theirs = queue.clone();
@@ -554,8 +560,8 @@ pub(super) fn r8_dropped_at_the_end() {
     books.balance();
 }
 
-/// A drain is dropped un-run against a sender: what was accepted is given back or run by another
-/// drain, and who is refused is told why.
+/// A drain is dropped unrun against a sender: accepted messages are given back or run by another
+/// drain, and a refused sender gets the cause.
 pub(super) fn r8_dropped_against_a_sender() {
     let shared = Shared::carried(256);
     let thread = shared.spawn(|shared| {
@@ -570,9 +576,9 @@ pub(super) fn r8_dropped_against_a_sender() {
     shared.finish();
 }
 
-/// An executor that runs its drains in the call, where they are put off: two threads send, and both
-/// handles go. The entry is given up for a hint there, so that the other one's message makes the
-/// next.
+/// An executor that runs its drains in the call, where they are deferred: two threads send, and
+/// both handles are dropped. The entry is given up for a hint there, so that the other one's
+/// message creates the next.
 pub(super) fn r8_run_in_the_call() {
     let books = Books::new();
     let builder = Actor::builder().executor(|drain: Drain| drain.run());
@@ -594,14 +600,14 @@ fn carried_alone() -> (Actor<Log>, Arc<Books>, Arc<Queue>) {
     (actor, books, queue.expect("it has an executor"))
 }
 
-/// A mailbox with a capacity whose one permit is held by what an entry stands for, and a waiter,
-/// which the entry's owner lets in.
+/// A mailbox with a capacity whose one permit is held by the message of an entry, and a waiter,
+/// which the entry's owner admits.
 pub(super) fn r8_entry_and_a_waiter() {
     let shared = Shared::built(|builder| builder.capacity(1, Overflow::Reject));
     let thread = shared.spawn(|shared| {
         let mail = Mail::<OWN>::new(&shared.books, 1, 1);
         let mut waits = None;
-        // A sender that is in no turn would run what is pending.
+        // A sender that is in no turn would run the pending mailbox.
         in_turn(|| {
             let mut sending = shared.actor.waiting().send(mail.message());
             match poll(&mut sending) {
@@ -619,7 +625,7 @@ pub(super) fn r8_entry_and_a_waiter() {
     shared.finish();
 }
 
-/// MEETING: who waits for idle watches a mailbox whose entry is out, or runs it; an entry alone
+/// MEETING: a waiter for idle watches a mailbox whose entry is out, or runs it; an entry alone
 /// keeps no mailbox from being idle.
 pub(super) fn r14_wait_idle_scheduled() {
     let shared = Shared::new();
@@ -634,12 +640,12 @@ pub(super) fn r14_wait_idle_scheduled() {
     shared.finish();
 }
 
-/// The same for a task, which runs nothing: it watches the mailbox while the entry is out, and is
-/// woken by what the entry's thread lets go.
+/// MEETING for a task that waits for idle, which runs nothing: it watches the mailbox while the
+/// entry is out, and is woken by the release of the entry's thread.
 pub(super) fn r14_wait_idle_watched() {
     let shared = Shared::new();
-    // Loom looks back at one access per place, and the thread reads the word before it writes it:
-    // this one, which orders nothing, has loom try the other order too.
+    // Loom looks back at one access per location, and the thread reads the word before it writes
+    // it: this one, which orders nothing, makes loom try the other order too.
     let met = Arc::new(crate::sync::atomic::AtomicU32::new(0));
     let theirs = met.clone();
     let thread = shared.spawn(move |shared| {

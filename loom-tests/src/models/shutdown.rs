@@ -1,4 +1,4 @@
-//! Ends that are waited for: of a system of actors, of a queue, of a monitor.
+//! Waits for ends: of a system of actors, of a queue, of a monitor.
 
 use super::super::actor::{System, promise};
 use super::super::error::BuildError;
@@ -11,7 +11,7 @@ use super::*;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Instant, reached};
 
-/// An actor of a system, whose end is written, and where its drains go.
+/// An actor of a system, whose end is recorded, and the queue of its drains.
 struct Member {
     spawned: Result<Actor<Log>, BuildError>,
     ends: Arc<Written>,
@@ -36,7 +36,7 @@ impl Member {
     }
 }
 
-/// Sends a message, and runs what comes until the actor has ended.
+/// Sends a message, and runs drains until the actor has ended.
 fn sends_and_runs(actor: Actor<Log>, books: &Arc<Books>, queue: &Queue) {
     send_all::<OWN>(&actor, books, 1, 1);
     drop(actor);
@@ -46,8 +46,8 @@ fn sends_and_runs(actor: Actor<Log>, books: &Arc<Books>, queue: &Queue) {
     queue.run_all();
 }
 
-/// A shutdown without a limit comes back after every end, whoever sends meanwhile; what was
-/// accepted is run before.
+/// A shutdown without a limit returns after every end, whatever is sent meanwhile; accepted
+/// messages are run before.
 pub(super) fn shutdown_against_a_send() {
     let (system, books) = (System::new(), Books::new());
     let left = Arc::new(Queue::default());
@@ -67,7 +67,7 @@ pub(super) fn shutdown_against_a_send() {
     books.balance();
 }
 
-/// REMOVED: the last member ends by itself as a shutdown looks, stands in the list and goes to
+/// REMOVED: the last member ends by itself while a shutdown looks, joins the list and goes to
 /// sleep.
 pub(super) fn shutdown_against_an_end() {
     let (system, ends) = (System::new(), Written::new());
@@ -83,7 +83,7 @@ pub(super) fn shutdown_against_an_end() {
     thread.join();
 }
 
-/// The hook of a member waits for what the hook of a later one brings: that one ends on a thread of
+/// The hook of a member waits for an effect of a later member's hook: that one ends on a thread of
 /// the fallback.
 pub(super) fn shutdown_hands_over() {
     let queue = Queue::of_the_fallback();
@@ -110,7 +110,7 @@ pub(super) fn shutdown_hands_over() {
     drop(members);
 }
 
-/// An actor that is spawned as the system is shut down is refused, or ended with it.
+/// An actor that is spawned while the system is shut down is refused, or ended with it.
 pub(super) fn shutdown_against_a_spawn() {
     let (system, books) = (Arc::new(System::new()), Books::new());
     let (theirs, their_books) = (system.clone(), books.clone());
@@ -141,7 +141,7 @@ pub(super) fn shutdown_against_a_spawn() {
     books.balance();
 }
 
-/// Two shut the same system down while its actor is inside a turn: both come back.
+/// Two threads shut the same system down while its actor is inside a turn: both return.
 pub(super) fn shutdown_by_two() {
     let (system, books) = (Arc::new(System::new()), Books::new());
     let left = Arc::new(Queue::default());
@@ -162,7 +162,7 @@ pub(super) fn shutdown_by_two() {
     books.balance();
 }
 
-/// A queue is closed while its runner goes to sleep: what came before is run or given back, and the
+/// A queue is closed while its runner goes to sleep: earlier drains are run or given back, and the
 /// runner leaves.
 pub(super) fn queue_closed_as_it_sleeps() {
     let queue = Arc::new(DrainQueue::new());
@@ -182,7 +182,7 @@ pub(super) fn queue_closed_as_it_sleeps() {
     shared.finish();
 }
 
-/// A drain comes as the runners of a queue go to sleep: one of them runs it.
+/// A drain comes while the runners of a queue go to sleep: one of them runs it.
 pub(super) fn queue_wakes_its_runner() {
     let queue = Arc::new(DrainQueue::new());
     let handle = queue.handle();
@@ -202,8 +202,8 @@ pub(super) fn queue_wakes_its_runner() {
     shared.finish();
 }
 
-/// R7: who is refused by an actor that the drop of its system stops is told so, and not that it is
-/// closed.
+/// R7: a sender that is refused by an actor that the drop of its system stops gets that cause, and
+/// not that it is closed.
 pub(super) fn shutdown_tells_why() {
     let (system, books) = (System::new(), Books::new());
     let left = Arc::new(Queue::default());
@@ -267,7 +267,7 @@ pub(super) fn alarm_ends() {
     monitor.join();
 }
 
-/// RING: a worker that gets up as the monitor goes to sleep wakes it, or is seen by it.
+/// RING: a worker that resumes while the monitor goes to sleep wakes it, or is seen by it.
 pub(super) fn alarm_rings() {
     struct Pool {
         alarm: Alarm,

@@ -1,5 +1,5 @@
-//! S1 to S5 of the pools of slots, where ends, expiries, changes of size and those that give up
-//! meet. The pools, their semaphore and their timers are those that ship.
+//! S1 to S5 of the pools of slots, where ends, expiries, changes of size and withdrawals meet. The
+//! shipped pools, their semaphore and their timers.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use super::clock::{LIMIT, Steps};
 use super::*;
 use crate::sync::reached;
 
-/// A pool on a clock, and what all users of its slots, and all clean-ups, write.
+/// A pool on a clock, and the data that all users of its slots, and all clean-ups, write.
 struct Setting {
     clock: Arc<Steps>,
     timers: Timers,
@@ -39,8 +39,8 @@ impl Setting {
         Setting { clock, timers, pool, inside, cleaned }
     }
 
-    /// After all threads have joined, and all slots are dropped: so many slots can be had, and so
-    /// many uses were cleaned up.
+    /// Checks, after all threads have joined, and all slots are dropped, that this many slots can
+    /// be acquired, and this many uses were cleaned up.
     fn finish(self, slots: usize, uses: u32) {
         assert_eq!(self.cleaned.load(Relaxed), uses, "a use was not cleaned up once");
         let all = (0..slots).map(|_| self.pool.try_acquire());
@@ -52,8 +52,8 @@ impl Setting {
     }
 }
 
-/// S2: one that waits gives up as the slot comes back. Then the next has it, clean: it finds a
-/// number, and what the clean-up did.
+/// S2: a waiter gives up while the slot is released. Then the next one has it, clean: it finds a
+/// number, and the writes of the clean-up.
 pub(super) fn slots_handed_over_against_given_up() {
     let setting = Setting::new();
     let first = setting.pool.try_acquire().expect("it is free");
@@ -71,7 +71,7 @@ pub(super) fn slots_handed_over_against_given_up() {
     setting.finish(1, 2);
 }
 
-/// S3: a guard ends as its lease does. The slot is cleaned up once, and goes on.
+/// S3: a guard ends while its lease does. The slot is cleaned up once, and released.
 pub(super) fn slots_expiry_against_release() {
     let setting = Setting::new();
     let lease = Limits::NONE.lease(LIMIT);
@@ -90,8 +90,8 @@ pub(super) fn slots_expiry_against_release() {
     setting.finish(1, 2);
 }
 
-/// S3: a holder finds its lease over as the timer does. One of them reclaims; and once it is lost,
-/// it stays so.
+/// S3: a holder finds its lease over while the timer does. One of them reclaims; and once it is
+/// lost, it stays so.
 pub(super) fn slots_expiry_against_asking() {
     let setting = Setting::new();
     let lease = Limits::NONE.lease(LIMIT);
@@ -113,8 +113,8 @@ pub(super) fn slots_expiry_against_asking() {
     setting.finish(1, 1);
 }
 
-/// S1, S5: a pool shrinks as a slot comes back for which somebody waits. That is let in before, with
-/// a number that retires, or waits for the other slot.
+/// S1, S5: a pool shrinks while a slot is released for which a request waits. That is granted
+/// before, with a number that retires, or waits for the other slot.
 pub(super) fn slots_resize_against_release() {
     let setting = Setting::new();
     setting.pool.resize(2).expect("a size");
@@ -170,7 +170,7 @@ pub(super) fn slots_renewed_against_the_end() {
     setting.finish(1, if renewed { 1 } else { 2 });
 }
 
-/// What a job has in hand: its end is the slot's, too.
+/// A value that a job holds: its end is the slot's, too.
 struct Leaves(Arc<Written>);
 
 impl Drop for Leaves {
@@ -183,8 +183,8 @@ fn poll<F: Future + Unpin>(run: &mut F) -> Poll<F::Output> {
     Pin::new(run).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// J1: the lease of a job is over as it is polled: for the last time, or once more. It is done, or
-/// cut; either way its slot is cleaned up once, after its destructors.
+/// J1: the lease of a job is over while it is polled: for the last time, or once more. It is done,
+/// or cut; either way its slot is cleaned up once, after its destructors.
 fn cut_against_a_poll(ready: bool) {
     let setting = Setting::new();
     let leaves = Leaves(setting.inside.clone());
@@ -231,7 +231,7 @@ pub(super) fn slots_cut_against_a_poll() {
     cut_against_a_poll(false);
 }
 
-/// J1: the user of a job goes as its lease is over.
+/// J1: the user of a job is dropped while its lease ends.
 pub(super) fn slots_cut_against_a_drop() {
     let setting = Setting::new();
     let leaves = Leaves(setting.inside.clone());

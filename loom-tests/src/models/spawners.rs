@@ -1,12 +1,13 @@
-//! What the actors of a spawner share, and the drop of a last handle that finds itself alone.
+//! The shared configuration of a spawner's actors, and the drop of a last handle that finds itself
+//! alone.
 
 use super::super::actor::Spawner;
 use super::super::cell::config::PanicPolicy;
 use super::*;
 use crate::sync::reached;
 
-/// What a hook of a spawner keeps: it has to be dropped once, after all that was done before each
-/// of the actors went.
+/// The content of a spawner's hook: it has to be dropped once, after all that was done before each
+/// of the actors was dropped.
 struct Kept {
     done: [Arc<Written>; 2],
     drops: Arc<AtomicU32>,
@@ -20,7 +21,7 @@ impl Drop for Kept {
     }
 }
 
-/// A spawner that goes on after a panic and keeps that.
+/// A spawner that resumes after a panic and keeps that content.
 fn spawner(done: &[Arc<Written>; 2]) -> (Spawner<Log>, Arc<AtomicU32>) {
     let drops = Arc::new(AtomicU32::new(0));
     let kept = Kept { done: done.clone(), drops: drops.clone(), _track: Track::new(()) };
@@ -30,8 +31,8 @@ fn spawner(done: &[Arc<Written>; 2]) -> (Spawner<Log>, Arc<AtomicU32>) {
     (builder.build().expect("no limits"), drops)
 }
 
-/// C1 and GONE: two threads make an actor each from one spawner, and let go of it and of the
-/// spawner; whoever is last frees what was shared, after all that the other one did.
+/// C1 and GONE: two threads create an actor each from one spawner, and drop it and the spawner; the
+/// last one frees the shared configuration, after all that the other one did.
 pub(super) fn c1_made_and_freed() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
     let (spawner, drops) = spawner(&done);
@@ -52,8 +53,8 @@ pub(super) fn c1_made_and_freed() {
     assert_eq!(drops.load(Relaxed), 1, "what the hook kept");
 }
 
-/// C1, B4 and CONFIG: two threads that wait for the end of one actor need what its spawner does
-/// not have; one of them makes it, both find it, and what was shared outlives it.
+/// C1, B4 and CONFIG: two threads that wait for the end of one actor need a list that its spawner
+/// does not have; one of them creates it, both find it, and the shared configuration outlives it.
 pub(super) fn c1_forked_by_two() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
     let (spawner, drops) = spawner(&done);
@@ -73,15 +74,15 @@ pub(super) fn c1_forked_by_two() {
     done[0].write();
     actor.close();
     drop(actor);
-    // Whoever waits stands in the one list that there is, and is woken.
+    // A waiter is in the one list that exists, and is woken.
     assert!(room::wait_for(ended).is_ok());
     thread.join();
     assert_eq!(all.states.load(Relaxed), 1);
     assert_eq!(drops.load(Relaxed), 1, "what the hook kept");
 }
 
-/// C1 and B4: an actor gets something of its own on one thread while the other makes and drops one
-/// that has nothing but the spawner.
+/// C1 and B4: an actor gets an allocation of its own on one thread while the other creates and
+/// drops one that has only the spawner.
 pub(super) fn c1_forked_and_freed() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
     let (spawner, drops) = spawner(&done);
@@ -101,8 +102,8 @@ pub(super) fn c1_forked_and_freed() {
     assert_eq!(drops.load(Relaxed), 1, "what the hook kept");
 }
 
-/// B5: the last handle goes as the last weak one does; either it finds itself alone, or the other
-/// one frees the memory.
+/// B5: the last handle is dropped while the last weak one is; either it finds itself alone, or the
+/// other one frees the memory.
 pub(super) fn b5_alone_or_not() {
     let books = Books::new();
     let actor = Actor::new(Log::new(&books));
@@ -136,8 +137,8 @@ pub(super) fn b5_drain_is_out() {
     books.balance();
 }
 
-/// B5: a state that is dropped where its last handle goes drops the next one, which another thread
-/// still uses.
+/// B5: a state that is dropped with its last handle drops the next one, which another thread still
+/// uses.
 pub(super) fn b5_chain() {
     let books = Books::new();
     let inner = Actor::new(Log::new(&books));

@@ -20,7 +20,7 @@ fn counts(count: &Arc<AtomicU32>) -> impl FnOnce() + use<> {
     }
 }
 
-/// T1: one that is due is cancelled as it fires. It has fired, or it was cancelled.
+/// T1: a due timer is cancelled while it fires. It has fired, or it was cancelled.
 pub(super) fn t1_fire_or_cancel() {
     let timers = Timers::by_hand(Steps::default());
     let fired = count();
@@ -34,7 +34,7 @@ pub(super) fn t1_fire_or_cancel() {
     assert!(!timer.is_armed() && timers.is_empty());
 }
 
-/// T1: one that is due is moved as it fires, and cancelled by a third. It fires once at the most,
+/// T1: a due timer is moved while it fires, and cancelled by a third thread. It fires at most once,
 /// and is nowhere afterwards.
 pub(super) fn t1_fire_or_reset_or_cancel() {
     let timers = Timers::by_hand(Steps::default());
@@ -57,8 +57,8 @@ pub(super) fn t1_fire_or_reset_or_cancel() {
     reached(if cancelled { "cancelled" } else { "fired" });
 }
 
-/// T3: something sooner is armed while the thread lies down, waits, or has not come so far. It is
-/// woken: loom reports a thread that nobody wakes.
+/// T3: a sooner timer is armed before, while or after the thread goes to sleep. It is woken: loom
+/// reports a thread that is never woken.
 pub(super) fn t3_sooner_while_it_lies_down() {
     let timers = Timers::new(Steps::default()).expect("loom has threads");
     let late = timers.after(LIMIT, || unreachable!());
@@ -74,7 +74,8 @@ pub(super) fn t3_sooner_while_it_lies_down() {
     assert!(!sooner.is_armed() && late.cancel());
 }
 
-/// T3 and T4: the last clone goes while the thread lies down. It ends, and nothing fires.
+/// T3 and T4: the last clone is dropped while the thread goes to sleep. The thread ends, and
+/// nothing fires.
 pub(super) fn t4_last_clone() {
     let timers = Timers::new(Steps::default()).expect("loom has threads");
     let fired = count();

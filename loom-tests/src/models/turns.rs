@@ -1,5 +1,5 @@
-//! W1 to W3: turns that wait. Whoever wakes, cuts or loses one has its owner, once; what waits in the
-//! mailbox comes after it.
+//! W1 to W3: suspended turns. The thread that wakes, cuts or loses one has its owner, once; waiting
+//! messages come after it.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -18,11 +18,11 @@ use crate::sync::panic::Planned;
 use crate::sync::reached;
 use crate::sync::thread::{Thread, current};
 
-/// Where a turn leaves its waker: what is done there is not what orders a wake before the poll.
+/// The slot in which a turn leaves its waker; its lock does not order a wake before the poll.
 struct Place {
     waker: Mutex<Option<Waker>>,
     bell: Condvar,
-    /// Written by whoever wakes, before: only the wake orders it before the poll.
+    /// Written before the wake, which alone orders it before the poll.
     done: Arc<Written>,
 }
 
@@ -37,7 +37,7 @@ impl Place {
         Arc::new(Place { waker, bell, done: Written::new() })
     }
 
-    /// Leaves its waker, and waits to be woken; polled without that, it fails.
+    /// Leaves its waker, and waits to be woken; a poll without that fails.
     async fn wait(&self) {
         let mut left = false;
         poll_fn(|cx| {
@@ -52,7 +52,7 @@ impl Place {
         .await;
     }
 
-    /// The waker, as soon as it is there.
+    /// Returns the waker, as soon as it is there.
     fn waker(&self) -> Waker {
         let mut waker = self.waker.lock();
         loop {
@@ -71,7 +71,7 @@ impl Place {
 }
 
 impl Shared {
-    /// One that may be left pending, with a capacity.
+    /// An actor that may be left pending, with a capacity.
     fn by_hand_with_room(capacity: usize) -> Self {
         Shared::falling_back(|builder| {
             let builder = builder.capacity(capacity, Overflow::Reject);
@@ -79,7 +79,7 @@ impl Shared {
         })
     }
 
-    /// A turn that waits there, then handles message `no` of `from`.
+    /// Sends a turn that waits there, then handles message `no` of `from`.
     fn turn(&self, from: usize, no: u32, place: &Arc<Place>) -> Reply<()> {
         let (mail, place) = (Mail::<OWN>::new(&self.books, from, no), place.clone());
         self.actor.run(async move |log: &mut Log| {
@@ -89,7 +89,7 @@ impl Shared {
         })
     }
 
-    /// The answer, which is there: a turn that was not done is one that was not run.
+    /// Takes the answer, which has come: a turn that was not done was not run.
     fn answered(&self, mut reply: Reply<()>) -> Result<(), AskError> {
         let answer = reply.wait_by_ref(Limit::Immediate);
         let answer = answer.map(|answer| answer.expect("it is answered"));
@@ -100,8 +100,8 @@ impl Shared {
     }
 }
 
-/// WAKE and LAID: a wake comes while the turn runs, while its owner lies down, or later. The poll
-/// sees what was done before.
+/// WAKE and LAID: a wake comes while the turn runs, while its owner is being suspended, or later.
+/// The poll sees what was done before.
 pub(super) fn turn_woken() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let theirs = place.clone();
@@ -122,7 +122,7 @@ pub(super) fn turn_woken() {
     shared.finish();
 }
 
-/// W1: of two wakes, one has the owner; what either has done is seen.
+/// W1: of two wakes, one has the owner; the writes before either are seen.
 pub(super) fn turn_woken_twice() {
     let (shared, place, other) = (Shared::by_hand(), Place::new(), Place::new());
     let (mine, theirs) = (place.clone(), other.clone());
@@ -138,7 +138,7 @@ pub(super) fn turn_woken_twice() {
                 }
                 return Poll::Pending;
             }
-            // Each looks for itself: under the lock, which says who was.
+            // Each looks under the lock, which says which one was.
             let woken = wakers.map(|place| place.waker.lock().is_none());
             assert!(woken.contains(&true), "polled without a wake");
             if woken == [true; 2] { Poll::Ready(()) } else { Poll::Pending }
@@ -160,7 +160,7 @@ pub(super) fn turn_woken_twice() {
 }
 
 /// W1, and the private list: a sender leaves messages while the turn waits. They come after it, in
-/// their order.
+/// order.
 pub(super) fn turn_sent_to() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -177,8 +177,8 @@ pub(super) fn turn_sent_to() {
     shared.finish();
 }
 
-/// W3: a stop comes before the turn, while it runs, or while its owner lies down. Nobody wakes it:
-/// it is cut all the same.
+/// W3: a stop comes before the turn, while it runs, or while its owner is being suspended. Nothing
+/// wakes it: it is still cut.
 pub(super) fn turn_stopped() {
     let mut ends = None;
     let shared = Shared::falling_back(|builder| {
@@ -225,7 +225,8 @@ pub(super) fn turn_aborted() {
     shared.finish();
 }
 
-/// The same before the turn, while it runs, or while its owner lies down, with nobody who wakes.
+/// W1: an abort before the turn, while it runs, or while its owner is being suspended, with no
+/// waker.
 pub(super) fn turn_aborted_as_it_lies_down() {
     let (shared, place) = (Shared::carried(256), Place::new());
     let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
@@ -243,8 +244,8 @@ pub(super) fn turn_aborted_as_it_lies_down() {
     shared.finish();
 }
 
-/// The last waker is dropped while the owner lies down, or later: nobody can wake the turn, and it is
-/// answered.
+/// The last waker is dropped while the owner is being suspended, or later: the turn cannot be
+/// woken, and is answered.
 pub(super) fn turn_lost() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let theirs = place.clone();
@@ -273,7 +274,8 @@ pub(super) fn turn_woken_by_one_of_two() {
     shared.finish();
 }
 
-/// LAST: the turn is over; its waker, its abort handle, its reply and its actor go in any order.
+/// LAST: the turn is over; its waker, its abort handle, its reply and its actor are dropped in any
+/// order.
 pub(super) fn turn_memory() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
@@ -297,7 +299,7 @@ pub(super) fn turn_memory() {
     aborts.join();
 }
 
-/// The last handle goes while the turn waits: the turn goes on, and the actor ends after it.
+/// The last handle is dropped while the turn waits: the turn goes on, and the actor ends after it.
 pub(super) fn turn_outlives_its_handles() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -349,7 +351,7 @@ pub(super) fn turn_cancelled() {
     shared.finish();
 }
 
-/// A sender waits for room while the turn waits: the place that becomes free is its.
+/// A sender waits for room while the turn waits: it gets the next free place.
 pub(super) fn turn_in_a_full_mailbox() {
     let shared = Shared::falling_back(|builder| {
         let builder = builder.capacity(1, Overflow::Reject);
@@ -371,7 +373,7 @@ pub(super) fn turn_in_a_full_mailbox() {
     shared.finish();
 }
 
-/// A future that has something left when it has panicked.
+/// A future whose content exists after its panic.
 struct Blows {
     wait: Pin<Box<dyn Future<Output = ()> + Send>>,
     _mail: Mail<OWN>,
@@ -408,8 +410,7 @@ pub(super) fn turn_panics() {
     shared.finish();
 }
 
-/// The batch that a turn belongs to is open until the turn is over: the hook is not called while it
-/// waits.
+/// The batch of a turn is open until the turn is over: the hook is not called while it waits.
 pub(super) fn turn_in_a_batch() {
     let (ends, turns) = (Written::new(), Arc::new(AtomicU32::new(0)));
     let (end, counted) = (ends.clone(), turns.clone());
@@ -442,7 +443,7 @@ pub(super) fn turn_in_a_batch() {
 }
 
 /// A wake from inside another actor's turn: the mailbox goes on that thread's list, and is run when
-/// the turn is over, or by whoever comes by.
+/// the turn is over, or by another thread before.
 pub(super) fn turn_woken_in_a_turn() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -458,7 +459,7 @@ pub(super) fn turn_woken_in_a_turn() {
     shared.finish();
 }
 
-/// W1, twice: a turn waits at one place, then at another. A wake is for the wait that it comes to,
+/// W1, twice: a turn waits at one place, then at another. A wake is for the wait that it reaches,
 /// and no poll comes without one.
 pub(super) fn turn_waits_twice() {
     let (shared, first, second) = (Shared::by_hand(), Place::new(), Place::new());
@@ -482,7 +483,7 @@ pub(super) fn turn_waits_twice() {
     shared.finish();
 }
 
-/// The saved list, and COUNT: messages taken with the turn wait in its owner's list, others come.
+/// The saved list, and COUNT: messages taken with the turn wait in its owner's list, others arrive.
 /// The turn's node is before all of them.
 pub(super) fn turn_before_a_saved_list() {
     let (shared, place) = (Shared::by_hand(), Place::new());
@@ -506,7 +507,8 @@ pub(super) fn turn_before_a_saved_list() {
     shared.finish();
 }
 
-/// An actor that its executor alone runs: a wake has a drain run it, and a sender pushes meanwhile.
+/// An actor that only its executor runs: a wake makes a drain run it, and a sender pushes
+/// meanwhile.
 pub(super) fn turn_carried() {
     let (shared, place) = (Shared::carried(256), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -526,7 +528,8 @@ pub(super) fn turn_carried() {
     shared.finish();
 }
 
-/// What a wake has handed to the executor is dropped there: the turn is cut, and all are answered.
+/// The drain that a wake has handed to the executor is dropped there: the turn is cut, and all are
+/// answered.
 pub(super) fn turn_of_a_dropped_drain() {
     let (shared, place) = (Shared::carried(256), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -543,8 +546,8 @@ pub(super) fn turn_of_a_dropped_drain() {
     shared.finish();
 }
 
-/// ENROLL: a queue ends while a turn of its actor runs, is about to be suspended, or is. The turn is
-/// cut, and what waits behind it is given back.
+/// ENROLL: a queue ends while a turn of its actor runs, is about to be suspended, or is. The turn
+/// is cut, and messages behind it are given back.
 pub(super) fn turn_at_the_end_of_its_queue() {
     let queue = std::sync::Arc::new(DrainQueue::new());
     let shared = Shared::built(|builder| builder.executor(queue.handle()));
@@ -563,7 +566,7 @@ pub(super) fn turn_at_the_end_of_its_queue() {
     shared.finish();
 }
 
-/// ENROLL, of an actor that has enrolled before: it looks at its executor, or is found there.
+/// ENROLL, of an actor that has enrolled before: it checks its executor, or is found there.
 pub(super) fn second_turn_at_the_end_of_its_queue() {
     let queue = std::sync::Arc::new(DrainQueue::new());
     let shared = Shared::built(|builder| builder.executor(queue.handle()));
@@ -593,7 +596,7 @@ pub(super) fn second_turn_at_the_end_of_its_queue() {
     shared.finish();
 }
 
-/// W1: a stop against a wake. Whoever has the owner, the turn ends once.
+/// W1: a stop against a wake. Whichever has the owner, the turn ends once.
 pub(super) fn turn_stopped_or_woken() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -635,7 +638,7 @@ pub(super) fn turn_aborted_and_stopped() {
     shared.finish();
 }
 
-/// Says that it is gone.
+/// Records its drop.
 struct Gone(Arc<Written>);
 
 impl Drop for Gone {
@@ -644,7 +647,7 @@ impl Drop for Gone {
     }
 }
 
-/// Whoever has the answer of a turn that was cut sees what its destructors did.
+/// An asker of a turn that was cut sees the writes of its destructors.
 pub(super) fn turn_dropped_before_its_answer() {
     let (shared, place, written) = (Shared::by_hand(), Place::new(), Written::new());
     let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
@@ -671,7 +674,7 @@ pub(super) fn turn_dropped_before_its_answer() {
     shared.finish();
 }
 
-/// A future that has something left when it is done.
+/// A future whose content exists after it is done.
 struct Leaves {
     wait: Pin<Box<dyn Future<Output = ()> + Send>>,
     _mail: Mail<OWN>,
@@ -685,8 +688,8 @@ impl Future for Leaves {
     }
 }
 
-/// LEAVE: the reply is dropped while the turn waits, or as it is answered. The turn goes on, and its
-/// future goes when it is done.
+/// LEAVE: the reply is dropped while the turn waits, or while it is answered. The turn goes on, and
+/// its future is dropped when it is done.
 pub(super) fn turn_without_its_reply() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
@@ -699,11 +702,11 @@ pub(super) fn turn_without_its_reply() {
     shared.run_one();
     thread.join();
     shared.queue().run_all();
-    add(&shared.books.unrun); // it is handled by nobody
+    add(&shared.books.unrun); // it is never handled
     shared.finish();
 }
 
-/// The answer of a turn that waits wakes its asker, who sleeps.
+/// The answer of a suspended turn wakes its asker, which sleeps.
 pub(super) fn turn_asked_for() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -717,8 +720,8 @@ pub(super) fn turn_asked_for() {
     shared.finish();
 }
 
-/// A turn that may wait, sent from another actor's turn: this thread's list runs it, and what comes
-/// after it stays behind it.
+/// A turn that may wait, sent from another actor's turn: this thread's list runs it, and later
+/// messages stay behind it.
 pub(super) fn turn_begun_by_a_list() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
@@ -743,8 +746,7 @@ pub(super) fn turn_begun_by_a_list() {
     shared.finish();
 }
 
-/// Places while a turn waits: what was done before it is settled, so there is room for as many as
-/// the capacity says, and for no more.
+/// Places while a turn waits: earlier turns are settled, so there is room for exactly the capacity.
 pub(super) fn turn_leaves_room() {
     let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
     let (itself, mine) = (shared.clone(), place.clone());
@@ -763,7 +765,7 @@ pub(super) fn turn_leaves_room() {
     shared.finish();
 }
 
-/// ROOM-1: a turn that goes on holds no permit, so a mailbox in which nothing else waits has room
+/// ROOM-1: a turn that goes on holds no permit, so a mailbox without other messages has room
 /// between the wake and the poll.
 pub(super) fn turn_woken_takes_no_place() {
     let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
@@ -795,8 +797,8 @@ pub(super) fn turn_beside_a_waiter() {
     shared.finish();
 }
 
-/// ROOM-5: a mailbox is closed while its turn waits and its one permit is held: a sender that waits for
-/// room, or is about to, has its message back before the turn goes on.
+/// ROOM-5: a mailbox is closed while its turn waits and its one permit is held: a sender that waits
+/// for room, or is about to, has its message back before the turn goes on.
 pub(super) fn turn_keeps_no_waiter() {
     let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -830,8 +832,8 @@ impl Drop for Errand {
     }
 }
 
-/// ROOM-2, E5: a turn that may wait comes to wait for room, by a waker whose drop runs another actor
-/// that has had such a turn: neither takes the other's turn for its own.
+/// ROOM-2, E5: a turn that may wait begins to wait for room, by a waker whose drop runs another
+/// actor that has had such a turn: neither takes the other's turn for its own.
 pub(super) fn turn_that_waits_for_room() {
     let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
     let other = Shared::queued(|builder| builder.budget(Budget::UNLIMITED));
@@ -849,7 +851,7 @@ pub(super) fn turn_that_waits_for_room() {
     let polled = Pin::new(&mut asking).poll(&mut Context::from_waker(&errand));
     drop(errand);
     assert!(polled.is_pending());
-    // Main keeps the place: loom does not see what the count around it orders.
+    // Main keeps the place: loom does not see the order that the count around it makes.
     let theirs = place.clone();
     let thread = shared.spawn(move |shared| {
         shared.queue().run_all();
@@ -863,7 +865,7 @@ pub(super) fn turn_that_waits_for_room() {
     shared.finish();
 }
 
-/// A caller who comes by while the turn waits runs nothing; he has the state after it.
+/// A caller that arrives while the turn waits runs nothing; it has the state after it.
 pub(super) fn turn_and_a_caller() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let reply = shared.turn(0, 1, &place);

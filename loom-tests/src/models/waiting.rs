@@ -1,4 +1,4 @@
-//! R13 and R14: nobody waits below `with`; those who wait for idle or for the end are woken.
+//! R13 and R14: no call below `with` waits; waiters for idle or for the end are woken.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use crate::sync::{reached, waits};
 /// Longer than any model: loom has no time.
 const LONG: Duration = Duration::from_secs(1 << 20);
 
-/// No call that only leaves messages takes a lock that may block, or sleeps, whoever else stands
+/// No call that only leaves messages takes a lock that may block, or sleeps, whatever thread stands
 /// still at whatever point.
 pub(super) fn r13_no_waiting() {
     let shared = Shared::new();
@@ -32,7 +32,7 @@ pub(super) fn r13_no_waiting() {
     assert_eq!(waits(), 0, "somebody may have waited");
 }
 
-/// MEETING: the owner's release sees WATCH, and wakes; the waiter sees what the turns did.
+/// MEETING: the owner's release sees WATCH, and wakes; the waiter sees the writes of the turns.
 pub(super) fn r14_wait_idle() {
     let shared = Shared::by_hand();
     let written = Written::new();
@@ -76,8 +76,8 @@ pub(super) fn r14_wait_idle_bounded() {
     shared.finish();
 }
 
-/// The watch stays while an owner gives way, and whoever goes on with the mailbox wakes at its
-/// release.
+/// The watch stays while an owner yields, and the thread that continues with the mailbox wakes at
+/// its release.
 pub(super) fn r14_wait_idle_parked() {
     let shared = Shared::new();
     let second = Shared::new();
@@ -101,7 +101,7 @@ pub(super) fn r14_wait_idle_parked() {
     second.finish();
 }
 
-/// MEETING and FAREWELL: who waits for the end is woken by it, and sees what the end hook did.
+/// MEETING and FAREWELL: a waiter for the end is woken by it, and sees the writes of the end hook.
 pub(super) fn r14_wait_ended() {
     let written = Written::new();
     let theirs = written.clone();
@@ -121,7 +121,7 @@ pub(super) fn r14_wait_ended() {
     shared.finish();
 }
 
-/// The same with a plain actor, whose list of those who wait is made by the first of them.
+/// MEETING and FAREWELL with a plain actor, whose list of waiters is created by the first of them.
 pub(super) fn r14_wait_ended_plain() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {
@@ -134,9 +134,9 @@ pub(super) fn r14_wait_ended_plain() {
     shared.finish();
 }
 
-/// MEETING by `raise`: a thread that waits for the end runs what a close has left pending, whether
-/// it sleeps by then or is about to. The turn that has closed it waits for that thread, by what the
-/// crate does not see.
+/// MEETING by `raise`: a thread that waits for the end runs the mailbox that a close has left
+/// pending, whether it sleeps by then or is about to. The turn that has closed it waits for that
+/// thread, unseen by the crate.
 pub(super) fn r14_wait_ended_helps() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| assert_eq!(shared.actor.ended().wait(), Ok(())));
@@ -171,7 +171,7 @@ pub(super) fn r14_timed_out() {
     shared.finish();
 }
 
-/// One that waits until an actor is idle, for whoever takes it out.
+/// A waiter for an idle actor, which any thread may take.
 struct Other(Mutex<Option<Ending<Log>>>);
 
 // SAFETY: loom's threads are coroutines of one thread, and what is shared is checked by it.
@@ -209,7 +209,7 @@ impl Drop for Hostile {
     }
 }
 
-/// Wakers may do what they like: no lock is held while one is woken or dropped.
+/// Wakers may do anything: no lock is held while one is woken or dropped.
 pub(super) fn r14_hostile_wakers() {
     let shared = Shared::carried(256);
     shared.send::<OWN>(0, 1);

@@ -1,22 +1,22 @@
-//! The pool's workers as they ship, on queues that loom sees: the slot, neighbours that sleep,
+//! The shipped workers of the pool, on queues that loom sees: the slot, neighbours that sleep,
 //! places that are left.
 
 use super::super::executor::workers::{Pool, Standby};
 use super::*;
 
 impl Shared {
-    /// One that a pool runs.
+    /// An actor that a pool runs.
     fn on(pool: &Pool) -> Self {
         let pool = pool.clone();
         Shared::built(|builder| builder.budget(Budget::UNLIMITED).executor(pool))
     }
 
-    /// How many messages it has handled.
+    /// Returns the number of messages that it has handled.
     fn handled(&self) -> u32 {
         self.books.handled.load(Relaxed)
     }
 
-    /// A message that does something besides.
+    /// A message that also runs a closure.
     fn mail_and<F>(&self, also: F) -> impl FnOnce(&mut Log) + Send + use<F>
     where
         F: FnOnce() + Send + 'static,
@@ -29,7 +29,7 @@ impl Shared {
     }
 }
 
-/// What a turn waits for in a way that its pool does not see.
+/// An event for which a turn waits, unseen by its pool.
 #[derive(Default)]
 struct Event {
     happened: Mutex<bool>,
@@ -63,8 +63,8 @@ impl Event {
     }
 }
 
-/// NEED in the slot: what another drain drives out of it is announced, and a neighbour takes it,
-/// though the turn that sent both takes for ever.
+/// NEED in the slot: the drain that another one replaces is announced, and a neighbour takes it,
+/// although the turn that sent both takes for ever.
 pub(super) fn worker_slot_replaced() {
     let pool = Pool::new(2, 0);
     let [first, second, third] = [(); 3].map(|()| Shared::on(&pool));
@@ -104,8 +104,8 @@ pub(super) fn worker_wakes_the_next() {
     }
 }
 
-/// W3, END: a turn that waits leaves its place, with what lies in the slot, to a thread that stands
-/// by; and what it sends after that is run, though the pool was closed and its worker sleeps.
+/// W3, END: a turn that waits leaves its place, with the content of the slot, to a thread that
+/// stands by; and its later messages are run, although the pool was closed and its worker sleeps.
 pub(super) fn worker_leaves_its_place() {
     let pool = Pool::new(1, 1);
     let [first, second, third] = [(); 3].map(|()| Shared::on(&pool));
@@ -125,7 +125,7 @@ pub(super) fn worker_leaves_its_place() {
     }
 }
 
-/// W2: a worker that was promised a thread has one, though others were called to help.
+/// W2: a worker that was promised a thread has one, although others were called to help.
 pub(super) fn standby_is_not_the_helper() {
     let threads = Arc::new(Standby::new());
     let (taken, ended) = (Event::new(), Event::new());
@@ -136,7 +136,7 @@ pub(super) fn standby_is_not_the_helper() {
                 || ended.has_happened(),
                 |place| match place {
                     Some(_) => taken.happen(),
-                    // A turn that waits for what lies in the place that was left.
+                    // A turn that waits for the content of the place that was left.
                     None => taken.wait(),
                 },
             );

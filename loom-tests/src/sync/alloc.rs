@@ -1,5 +1,5 @@
-//! Memory that is never reused within an execution, so that whoever comes too late finds what was
-//! there, and is caught.
+//! Memory that is never reused within an execution, so that a late access finds the former content,
+//! and is detected.
 
 use std::alloc::Layout;
 use std::cell::RefCell;
@@ -25,7 +25,7 @@ pub(crate) fn alloc(layout: Layout) -> *mut u8 {
     memory
 }
 
-/// Marks the memory as freed; it goes back when the execution is over.
+/// Marks the memory as freed; it is returned when the execution is over.
 ///
 /// # Safety
 /// `memory` came from [`alloc`] with this `layout` and is not used again (both are checked).
@@ -38,7 +38,7 @@ pub(crate) unsafe fn dealloc(memory: *mut u8, layout: Layout) {
     });
 }
 
-/// Between two executions: all memory must have been freed, and goes back to the real allocator.
+/// Checks between two executions that all memory was freed, and returns it to the real allocator.
 pub(super) fn renew() {
     let pieces = PIECES.take();
     for (addr, piece) in pieces {
@@ -48,8 +48,8 @@ pub(super) fn renew() {
     }
 }
 
-/// A life that can be looked at: use after the end, a second end, or none at all are failures, as
-/// is an end that races a use.
+/// A tracked life: use after the end, a second end, a missing end, and an end that races a use are
+/// failures.
 #[derive(Debug)]
 pub(crate) struct Life {
     alive: super::cell::UnsafeCell<bool>,

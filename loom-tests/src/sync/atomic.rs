@@ -13,7 +13,7 @@ std::thread_local! {
     static FAIL_AS_LOAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on, a failing compare-and-swap is a plain load.
+/// Makes a failing compare-and-swap a plain load from now on.
 pub(crate) fn fail_as_load() {
     FAIL_AS_LOAD.set(true);
 }
@@ -25,7 +25,7 @@ pub(crate) fn fence(ordering: Ordering) {
     }
 }
 
-/// The ordering that the site has now; only a fence can be taken away.
+/// Returns the ordering that the site has now; only a fence can be removed.
 #[track_caller]
 fn at(op: &'static str, half: &'static str, ordering: Ordering) -> Ordering {
     pass(op, half, ordering).expect("only a fence can be taken away")
@@ -79,7 +79,7 @@ macro_rules! atomic {
 
         impl $(<$t>)? Drop for $name $(<$t>)? {
             fn drop(&mut self) {
-                // Nobody else may be using it: loom checks that.
+                // No other thread may be using it: loom checks that.
                 self.0.with_mut(|_| ());
             }
         }

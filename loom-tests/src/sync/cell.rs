@@ -1,5 +1,5 @@
-//! Loom's cell. To drop it is to write it: whoever still looks at it races, also if its memory is a
-//! frame of the stack.
+//! Loom's cell. Dropping it writes it, so a late read races, also if its memory is a frame of the
+//! stack.
 
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);

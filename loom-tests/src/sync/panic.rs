@@ -9,7 +9,7 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// Panics, without a word.
+    /// Panics without output.
     pub(crate) fn panic() -> ! {
         Planned::default().fire()
     }
@@ -27,8 +27,8 @@ impl Drop for Planned {
     }
 }
 
-/// Runs user code; a planned panic comes back as its payload, any other goes on: it is a failure of
-/// the model.
+/// Runs user code. A planned panic is returned as its payload; any other goes on, and is a failure
+/// of the model.
 pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).or_else(|payload| {
         if payload.is::<Planned>() { Err(payload) } else { std::panic::resume_unwind(payload) }

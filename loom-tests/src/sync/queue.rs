@@ -1,7 +1,7 @@
-//! The queues of a pool: lists under loom's lock, with the face of crossbeam's.
+//! The queues of a pool: lists under loom's lock, with the API of crossbeam's.
 //!
-//! Whether a list is empty is looked at without the lock: a look is no step of loom's, it sees the
-//! newest value, and orders nothing.
+//! Whether a list is empty is read without the lock: the read is no step of loom's, sees the newest
+//! value, and orders nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Mutex;
 
-/// What came of a look; nobody is ever in the way here.
+/// The result of a steal, which never has to be retried here.
 pub(crate) enum Steal<T> {
     Empty,
     Success(T),
@@ -18,9 +18,9 @@ pub(crate) enum Steal<T> {
     Retry,
 }
 
-/// The queue that is nobody's own.
+/// The queue that belongs to no worker.
 pub(crate) struct Injector<T> {
-    /// Loom does not see it: a look is no step, and orders nothing.
+    /// Loom does not see it: a read is no step, and orders nothing.
     len: AtomicUsize,
     list: Mutex<VecDeque<T>>,
 }
@@ -58,7 +58,7 @@ impl<T> Injector<T> {
         self.pop().map_or(Steal::Empty, Steal::Success)
     }
 
-    /// Half of what is there goes to the worker.
+    /// Moves half of the queue to the worker.
     pub(crate) fn steal_batch(&self, to: &Worker<T>) -> Steal<()> {
         let most = self.len().div_ceil(2);
         let moved = (0..most).map_while(|_| self.pop()).map(|value| to.push(value)).count();
@@ -98,7 +98,7 @@ impl<T> Worker<T> {
     }
 }
 
-/// The same queue, as other threads reach it.
+/// A worker's queue, as other threads reach it.
 pub(crate) struct Stealer<T>(Arc<Injector<T>>);
 
 impl<T> Stealer<T> {

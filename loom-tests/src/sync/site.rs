@@ -1,8 +1,8 @@
-//! Where each ordering is written, and one of them weakened.
+//! The site of each ordering, and the weakening of one.
 //!
 //! A site is `file@line@op`, with `:ok` or `:fail` for the two orderings of a compare-and-swap. It
 //! is found by itself: the wrappers know their callers. `MUTANT=file@line@op[:half]:Ordering`
-//! weakens one for the whole process (`None` takes a fence away).
+//! weakens one for the whole process (`None` removes a fence).
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ std::thread_local! {
     static MODE: RefCell<Mode> = const { RefCell::new(Mode::Plain) };
 }
 
-/// The path below `src/`, wherever the tree was included from; also that of the locks.
+/// Returns the path below `src/`, wherever the tree was included from; also that of the locks.
 pub(crate) fn tail(file: &str) -> &str {
     let at = ["/src/", "/planted/", "/narrow/"]
         .iter()
@@ -51,12 +51,12 @@ pub(crate) fn tail(file: &str) -> &str {
     below.strip_prefix("locks/").unwrap_or(below)
 }
 
-/// From now on, sites are listed.
+/// Lists sites from now on.
 pub(crate) fn list() {
     MODE.set(Mode::List(BTreeSet::new()));
 }
 
-/// The listed sites, each with its ordering.
+/// Returns the listed sites, each with its ordering.
 pub(crate) fn listed() -> Vec<(Site, String)> {
     MODE.with_borrow(|mode| match mode {
         Mode::List(sites) => {
@@ -66,7 +66,7 @@ pub(crate) fn listed() -> Vec<(Site, String)> {
     })
 }
 
-/// From now on, one ordering is weaker.
+/// Weakens one ordering from now on.
 pub(crate) fn weaken(mutant: &str) -> Result<(), String> {
     let bad = || format!("`{mutant}` is not file@line@op[:half]:Ordering");
     let (site, to) = mutant.rsplit_once(':').ok_or_else(bad)?;
@@ -89,12 +89,12 @@ pub(crate) fn weaken(mutant: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Was the weakened ordering ever used? True if none was to be weakened.
+/// True if the weakened ordering was used, or none was to be weakened.
 pub(crate) fn was_hit() -> bool {
     MODE.with_borrow(|mode| !matches!(mode, Mode::Weaken { hits: 0, .. }))
 }
 
-/// The ordering to use at the caller's place; `None` is no fence at all.
+/// Returns the ordering to use at the caller's site; `None` is no fence at all.
 #[track_caller]
 pub(super) fn pass(op: &'static str, half: &'static str, ordering: Ordering) -> Option<Ordering> {
     let caller = Location::caller();

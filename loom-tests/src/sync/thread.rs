@@ -1,7 +1,7 @@
 //! Threads, their parkers and their locals.
 //!
 //! Loom's own `park` may wake a thread that waits in `join`, so a parker is a mutex and a condition
-//! variable. Loom's locals are dropped in no order and are gone while they are dropped; ours are
+//! variable. Loom's locals are dropped in no order and are gone while they are dropped; these are
 //! dropped by [`drop_owned`] at the end of [`spawn`], newest first, and plain ones stay until the
 //! next execution, as in the product.
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 use loom::sync::{Condvar, Mutex};
 use loom::thread::ThreadId;
 
-/// By whom a thread can be unparked.
+/// A handle to unpark a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Thread(Arc<Parker>);
 
@@ -39,8 +39,8 @@ pub(crate) fn current() -> Thread {
     PARKER.with(Clone::clone)
 }
 
-/// In how many places this thread's handle lies: those of threads that are about to wake it, and
-/// what waits have left behind.
+/// Returns the number of this thread's handles: those of threads that are about to wake it, and
+/// those that waits have left behind.
 pub(crate) fn handles() -> usize {
     PARKER.with(|Thread(parker)| Arc::strong_count(parker) - 1)
 }
@@ -55,11 +55,11 @@ pub(crate) fn park() {
     *token = false;
 }
 
-/// Nothing: loom tries every order anyway.
+/// Does nothing: loom tries every order anyway.
 pub(crate) fn yield_now() {}
 
-/// There is no time here: a limit never passes while a thread sleeps. One that has passed before is
-/// [`Duration::ZERO`].
+/// There is no time here: a limit never passes while a thread sleeps. A limit that has passed
+/// before is [`Duration::ZERO`].
 pub(crate) fn park_timeout(_: Duration) {
     park();
 }
@@ -67,7 +67,7 @@ pub(crate) fn park_timeout(_: Duration) {
 /// A model's thread.
 pub(crate) struct Joiner(loom::thread::JoinHandle<()>);
 
-/// How the product starts threads. They have no names here, and stacks of loom's size.
+/// Starts threads as the product does. They have no names here, and stacks of loom's size.
 pub(crate) struct Builder;
 
 impl Builder {
@@ -135,7 +135,7 @@ fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> R {
     LOCALS.with_borrow_mut(|locals| f(locals.entry(thread).or_default()))
 }
 
-/// Before an execution: no thread has any locals.
+/// Checks before an execution that no thread has any locals.
 pub(super) fn renew() {
     for locals in LOCALS.take().into_values() {
         for value in locals.plain.into_values() {
@@ -145,7 +145,7 @@ pub(super) fn renew() {
     }
 }
 
-/// Drops this thread's owned locals, newest first. Nothing that they do finds them any more.
+/// Drops this thread's owned locals, newest first. Code that runs in a drop no longer finds them.
 pub(super) fn drop_owned() {
     loop {
         let newest =
@@ -174,7 +174,7 @@ impl<T> PlainKey<T> {
     pub(crate) fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         let key = from_ref(self).addr();
         let found = with_locals(|locals| locals.plain.get(&key).map(|value| value.memory));
-        // Made outside of the borrow: it may be made of loom's objects.
+        // Created outside of the borrow: it may contain loom's objects.
         let memory = found.unwrap_or_else(|| {
             let value = Value::new((self.0)());
             let memory = value.memory;

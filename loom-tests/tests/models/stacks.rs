@@ -1,14 +1,13 @@
-//! Stacks that are used again.
+//! Reuses the stacks of coroutines.
 //!
 //! Loom gives each thread of each execution a coroutine with a stack of its own, which is mapped,
 //! guarded, touched and unmapped: half of the time of the models went there, most of it in the
-//! kernel. The three calls come here instead of the C library, as the definition in a program goes
-//! before that of a shared library. A stack that is unmapped stays, guard and all, for the next
-//! that is as long. All other memory goes where it went: the C library's own calls do not come by
-//! here.
+//! kernel. The three calls are redirected to this file, because a definition in a program precedes
+//! that of a shared library. An unmapped stack is kept, with its guard, for the next one of equal
+//! length. All other memory is unaffected: the C library's own calls do not use these definitions.
 //!
-//! What is lost: a stack that is used after its end is no longer a crash. What is won: the models
-//! take half of their time. What they explore is the same, to the execution.
+//! The disadvantage: a use of a stack after its end no longer crashes. The advantage: the models
+//! take half of their time. The executions that they explore are equal.
 
 use std::sync::Mutex;
 
@@ -23,10 +22,10 @@ struct Stack {
     guarded: bool,
 }
 
-/// As many as an execution has had threads: a handful.
+/// The kept stacks: at most as many as an execution has had threads, a handful.
 static STACKS: Mutex<Vec<Stack>> = Mutex::new(Vec::new());
 
-/// Does `with` the stack that is `wanted`, if there is one.
+/// Calls `with` on a stack that is `wanted`, if there is one. Returns its address.
 fn find(wanted: impl Fn(&Stack) -> bool, with: impl FnOnce(&mut Stack)) -> Option<usize> {
     // Nothing below panics.
     let mut stacks = STACKS.lock().ok()?;
@@ -35,8 +34,8 @@ fn find(wanted: impl Fn(&Stack) -> bool, with: impl FnOnce(&mut Stack)) -> Optio
     Some(stack.at)
 }
 
-// SAFETY: this is `mmap`: it has its name and its type, and keeps its promises. Memory that comes
-// from the list was mapped by the same call, for as many bytes, and given back since.
+// SAFETY: this is `mmap`: it has its name and its type, and keeps its promises. Memory from the
+// list was mapped by this function, with that length, and has been unmapped since.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     at: *mut c_void,
@@ -53,7 +52,7 @@ unsafe extern "C" fn mmap(
             return at as *mut c_void;
         }
     }
-    // SAFETY: what the caller wants, with its arguments.
+    // SAFETY: the caller's request, with its arguments.
     let got = unsafe {
         let [protection, flags, file] = [protection, flags, file].map(c_long::from);
         syscall(SYS_mmap, at, length, protection, flags, file, offset)
@@ -64,7 +63,7 @@ unsafe extern "C" fn mmap(
     got as *mut c_void
 }
 
-// SAFETY: this is `mprotect`, by name and type; what is guarded already stays so.
+// SAFETY: this is `mprotect`, by name and type; a guard that exists is kept.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mprotect(at: *mut c_void, length: usize, protection: c_int) -> c_int {
     let mut done = false;
@@ -75,18 +74,18 @@ unsafe extern "C" fn mprotect(at: *mut c_void, length: usize, protection: c_int)
     if done {
         return 0;
     }
-    // SAFETY: what the caller wants, with its arguments.
+    // SAFETY: the caller's request, with its arguments.
     unsafe { syscall(SYS_mprotect, at, length, c_long::from(protection)) as c_int }
 }
 
-// SAFETY: this is `munmap`, by name and type. What stays mapped is used by nobody until `mmap`
-// gives it out again.
+// SAFETY: this is `munmap`, by name and type. Memory that stays mapped is not used until `mmap`
+// returns it again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(at: *mut c_void, length: usize) -> c_int {
     let ours = |stack: &Stack| stack.at == at as usize && stack.length == length;
     if find(ours, |stack| stack.free = true).is_some() {
         return 0;
     }
-    // SAFETY: what the caller wants, with its arguments.
+    // SAFETY: the caller's request, with its arguments.
     unsafe { syscall(SYS_munmap, at, length) as c_int }
 }

@@ -1,4 +1,4 @@
-//! What is run, by what it comes from.
+//! The unit that runs, and its origin.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::plan::Program;
 use crate::spin::Spin;
 use crate::{Args, draw, spin};
 
-/// What a program is drawn from: a seed, and parts of it that come from other seeds.
+/// The origin of a program: a seed, and parts of it that come from other seeds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Genome {
     pub seed: u64,
@@ -24,14 +24,14 @@ impl From<u64> for Genome {
 }
 
 impl Genome {
-    /// Where a part is drawn from.
+    /// Returns the random numbers of a part.
     pub fn part(&self, part: u64) -> Rng {
         let swap = self.swaps.iter().rev().find(|(at, _)| *at == part);
         let seed = swap.map_or(self.seed, |(_, seed)| *seed);
         Rng::with_seed(seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// The same, but for a part.
+    /// Returns a copy with one part from another seed.
     pub fn mutated(&self, rng: &mut Rng) -> Self {
         let mut other = self.clone();
         let part = rng.u64(..PARTS);
@@ -41,7 +41,7 @@ impl Genome {
     }
 }
 
-/// What there is and how each of three threads goes on.
+/// The objects, the actors, and the steps of each of three threads.
 const PARTS: u64 = 5;
 
 impl fmt::Display for Genome {
@@ -70,7 +70,7 @@ pub enum Case {
 }
 
 impl Case {
-    /// What comes of it, as far as the arguments leave it.
+    /// Returns the case, as far as the arguments keep its steps.
     pub fn of(args: &Args, genome: &Genome) -> Self {
         let whole = match args.spin {
             true => Case::Spin(spin::Spin::of(genome)),
@@ -88,7 +88,7 @@ impl Case {
         }
     }
 
-    /// The kind of it.
+    /// Returns its profile.
     pub fn profile(&self) -> &'static str {
         match self {
             Case::Program(program) => program.profile,
@@ -96,7 +96,7 @@ impl Case {
         }
     }
 
-    /// The numbers of what can be taken away.
+    /// Returns the numbers of the parts that can be removed.
     pub fn steps(self) -> Vec<u32> {
         match self {
             Case::Program(mut program) => program.steps(),

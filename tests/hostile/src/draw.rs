@@ -1,4 +1,4 @@
-//! A program from a seed alone: the profiles, their weights, and the draw.
+//! Draws a program from a seed alone: the profiles, their weights, and the draw.
 
 mod deeds;
 mod tables;
@@ -15,7 +15,7 @@ use crate::plan::{
     Time,
 };
 
-/// The program of a seed, among the profiles whose names contain `only`.
+/// Draws the program of a seed, among the profiles whose names contain `only`.
 pub fn program(genome: &Genome, only: &str) -> Option<Program> {
     let mut rng = genome.part(0);
     let all: Vec<_> = (0..KINDS).filter(|at| PROFILES[*at].name.contains(only)).collect();
@@ -44,7 +44,7 @@ pub fn program(genome: &Genome, only: &str) -> Option<Program> {
         let own = draw.actor(at);
         let first = |actor: &&Actor| own.spawner.is_some() && actor.spawner == own.spawner;
         programs_actors.push(match programs_actors.iter().find(first) {
-            // All but this is the spawner's.
+            // All but this belong to the spawner.
             Some(first) => {
                 let (late, system, holds) = (own.late, own.system, own.holds);
                 Actor { late, system, holds, ..first.clone() }
@@ -218,7 +218,7 @@ impl Draw {
         }
     }
 
-    /// Restarts within limits, most of them after a rest.
+    /// Draws restarts within limits, most of them after a rest.
     fn within(&mut self) -> OnPanic {
         let micros = self.rng.u32(1..1000);
         let first = self.one(&[0, 1, micros, micros, micros, 3000]);
@@ -242,7 +242,7 @@ impl Draw {
         Body((0..steps).map(|_| step(self)).collect())
     }
 
-    /// A turn in which an entry becomes stale.
+    /// Draws a turn in which an entry becomes stale.
     fn stale_turn(&mut self) -> Step {
         let turn = Body(self.stale(2));
         let letter = Arc::new(Letter { turn, ..Letter::default() });
@@ -251,8 +251,8 @@ impl Draw {
         self.numbered(Deed::Send { to, how, letter })
     }
 
-    /// What a turn sends leaves an entry with this thread, or with an executor. While the turn goes
-    /// on, others run that actor, end it, and let it go.
+    /// A message of a turn leaves an entry with this thread, or with an executor. While the turn
+    /// goes on, other threads run that actor, end it, and release it.
     fn stale(&mut self, depth: u32) -> Vec<Step> {
         let of = self.rng.usize(..self.actors);
         let to = of;
@@ -308,7 +308,7 @@ impl Draw {
         Step { id: self.next, deed }
     }
 
-    /// The body of a turn, or of what else is expected to do something.
+    /// Draws the body of a turn, or of other code that is expected to act.
     fn body(&mut self, depth: u32) -> Body {
         if depth == 0 {
             return Body::default();
@@ -325,7 +325,7 @@ impl Draw {
         Body(body)
     }
 
-    /// What user code does that is expected to do nothing.
+    /// Draws the body of user code that is expected to do nothing.
     fn mischief(&mut self, depth: u32) -> Body {
         self.mischief_of(depth, self.profile.mischief)
     }
@@ -350,7 +350,7 @@ impl Draw {
         Body(body)
     }
 
-    /// Something is let go that others may rely on just now.
+    /// Draws the release of an object that others may use just now.
     fn letting_go(&mut self) -> Step {
         let (slot, of) = (self.rng.usize(..FUTURES), self.rng.usize(..self.actors));
         let all = [
@@ -393,7 +393,7 @@ impl Draw {
         })
     }
 
-    /// A message whose turn may wait.
+    /// Draws a message whose turn may wait.
     fn slow_letter(&mut self, depth: u32) -> Arc<Letter> {
         let mut letter = self.letter(depth);
         let legs = self.rng.usize(0..=if depth == 0 { 1 } else { 3 });
@@ -409,7 +409,7 @@ impl Draw {
         Leg { before, what }
     }
 
-    /// A question, whose turn may wait if the actor's may.
+    /// Draws a request, whose turn may wait if the actor's may.
     fn asks(&mut self, to: usize, slot: usize) -> Asks {
         match self.awaits[to] {
             false => self.one(&[Asks::Call, Asks::Ask, Asks::PostedCall, Asks::PostedAsk]),
@@ -513,7 +513,7 @@ impl Draw {
     }
 
     fn deed(&mut self, depth: u32) -> Deed {
-        // Spread out in a crowd, close together else.
+        // Spread out in a crowd, close together otherwise.
         if self.actors > 8 || self.chance(50) {
             self.to = self.rng.usize(..self.actors);
         }
@@ -537,7 +537,7 @@ impl Draw {
         draw(self, at)
     }
 
-    /// By a table of one column.
+    /// Draws from a table of one column.
     fn drawn<T>(&mut self, table: &[Row<T>], at: At) -> T {
         let weights = table.iter().map(|(_, weight)| *weight).collect::<Vec<_>>();
         let (draw, _) = table[weighted(&mut self.rng, &weights)];

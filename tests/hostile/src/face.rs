@@ -1,4 +1,4 @@
-//! The public face of the crate, as the programs use it: with `timing` and `turns`, the only module
+//! The public API of the crate, as the programs use it: with `timing` and `turns`, the only module
 //! that names `turnwise`.
 
 use std::cell::Cell;
@@ -36,22 +36,22 @@ pub type Handle = Actor<State>;
 pub type Weak = WeakActor<State>;
 pub type Spawner = turnwise::Spawner<State>;
 
-/// Does a poll run turns of nobody, or only none of an actor with an executor?
+/// True if a poll runs no turn at all; false if only none of an actor with an executor.
 pub const POLL_RUNS_NOBODY: bool = true;
 
-/// Is an actor with an executor run by its executor, and by nobody else?
+/// True if an actor with an executor is run by that executor alone.
 pub const ONLY_EXECUTORS_RUN: bool = true;
 
-/// Threads of a program, and of the pools that it makes, are called so: none is left at the end.
+/// The name prefix of threads of a program, and of its pools: none is left at the end.
 pub const PROGRAM_THREAD: &str = "ht";
 pub const POOL_THREAD: &str = "hp";
 
 thread_local! {
-    /// This thread has run what lies in a queue. (Inside a turn, that is run after it.)
+    /// True if this thread has run the drains of a queue. (Inside a turn, they run after it.)
     static RUNS_QUEUES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does this thread belong to such an executor?
+/// True if this thread belongs to such an executor.
 pub fn is_thread_of(place: PlaceKind) -> bool {
     let named = |name: &str| thread::current().name().is_some_and(|own| own.starts_with(name));
     match place {
@@ -61,12 +61,12 @@ pub fn is_thread_of(place: PlaceKind) -> bool {
     }
 }
 
-/// Once in a process.
+/// Prepares the process, once.
 pub fn prepare(stack: usize) {
     let _ = ThreadPool::builder().thread_name("global").stack_size(stack).build_global();
 }
 
-/// An actor that runs what it is sent.
+/// An actor that runs the drains that it is sent.
 pub type Runner = Actor<()>;
 
 pub fn runner() -> Runner {
@@ -74,22 +74,22 @@ pub fn runner() -> Runner {
 }
 
 pub fn run_by(runner: &Runner, drain: Drain) {
-    // One that is refused is dropped.
+    // A refused drain is dropped.
     drop(runner.send(move |()| drain.run()));
 }
 
-/// Runs it in the turn of an actor of its own.
+/// Runs a drain in the turn of an actor of its own.
 pub fn run_in_a_turn(drain: Drain) {
     drop(runner().with(move |()| drain.run()));
 }
 
-/// What any user code may ask.
+/// Makes calls that any user code may make.
 pub fn looks_around() {
     let pool = ThreadPool::global();
     let _ = (turnwise::in_turn(), pool.threads(), pool.is_current());
 }
 
-/// What a hook or an executor holds; its drop is user code.
+/// A value of a hook or an executor, whose drop is user code.
 struct Held {
     world: Arc<World>,
     at: usize,
@@ -108,7 +108,7 @@ impl Drop for Held {
     }
 }
 
-/// A limit that does no harm where nobody may ever come.
+/// Returns a limit that does no harm where a wait may never end.
 pub fn short(limit: For) -> Limit {
     match limit {
         For::Zero => Limit::Immediate,
@@ -124,7 +124,7 @@ impl Handler<Mail> for State {
     }
 }
 
-/// What a handler does with its context.
+/// Runs a handler's steps with its context.
 fn inside(world: &World, at: usize, plan: &[Inside], cx: &mut Context<'_, State>) {
     let entry = &world.entries[at];
     for deed in plan {
@@ -162,21 +162,21 @@ fn inside(world: &World, at: usize, plan: &[Inside], cx: &mut Context<'_, State>
     }
 }
 
-/// A context knows its actor's name.
+/// Checks that a context knows its actor's name.
 pub fn check_name(world: &World, at: usize, said: Option<&str>, _context: &str) {
     if said != name(world, at).as_deref() {
         finding("a wrong name", &format!("{said:?} in actor {at}"));
     }
 }
 
-/// The name that an actor is built with.
+/// Returns the name with which an actor is built.
 fn name(world: &World, at: usize) -> Option<String> {
     let actor = &world.program.actors[at];
     let name = || actor.spawner.map_or(format!("actor {at}"), |at| format!("spawner {at}"));
     (!actor.plain).then(name)
 }
 
-/// A message whose answer is promised in its answer.
+/// A message whose answer contains a promise of an answer.
 pub struct Order {
     pub mail: Mail,
     pub later: Later,
@@ -223,7 +223,7 @@ impl Owed {
         }
     }
 
-    /// Begins to answer.
+    /// Begins the answer.
     pub fn claim(&mut self) {
         if self.promise.as_mut().is_some_and(|(promise, _)| promise.claim()) {
             is_claimed(self.group);
@@ -248,7 +248,7 @@ impl Drop for Owed {
     }
 }
 
-/// A promise of the answer to this, which is run here and is no actor's.
+/// Creates a promise of the answer to this, which is run here and belongs to no actor.
 pub fn promised(world: &Arc<World>, mail: Mail) -> (Owed, Asked) {
     let (group, to) = (mail.id(), mail.to());
     let answer = mail.run(&mut world.scratch(to));
@@ -268,7 +268,7 @@ pub fn pass_on(world: &Arc<World>, at: usize, actor: &Handle, owed: Owed) {
     });
 }
 
-/// The same message in a closure that does not lie in a node.
+/// Wraps the message in a closure that does not fit into a node.
 fn large(mail: Mail) -> impl FnOnce(&mut State) -> Answer + Send {
     let ballast = [0_u64; 16];
     move |state| {
@@ -277,7 +277,7 @@ fn large(mail: Mail) -> impl FnOnce(&mut State) -> Answer + Send {
     }
 }
 
-/// What is known of a message before it is sent.
+/// The state of an actor before a message is sent.
 struct Before {
     world: Arc<World>,
     to: usize,
@@ -293,7 +293,7 @@ impl Before {
         Before { world, to, id, again: mail.goes_again(), gone }
     }
 
-    /// It has come back: rightly, if the actor is full?
+    /// Checks that a refusal is right, if the actor is full.
     fn came_back(&self, reason: &Reason) {
         came_back(self.id);
         let record = &self.world.entries[self.to].record;
@@ -307,7 +307,7 @@ impl Before {
     }
 }
 
-/// A message that comes back to its sender has not run, and is still there. Some send it once more.
+/// Checks that a returned message has not run, and still exists. Some are sent once more.
 fn retried<M>(
     sent: Result<(), SendError<M>>,
     before: Before,
@@ -334,7 +334,7 @@ fn came_back(id: u32) {
     }
 }
 
-/// Sends; was it accepted?
+/// Sends. Returns true if the message was accepted.
 #[expect(clippy::result_large_err, reason = "a message that is refused comes back by value")]
 pub fn send(actor: &Handle, how: How, limit: Limit, mail: Mail) -> bool {
     let id = Before::of(&mail);
@@ -378,12 +378,12 @@ pub fn send(actor: &Handle, how: How, limit: Limit, mail: Mail) -> bool {
 
 pub fn send_many(actor: &Handle, mails: impl Iterator<Item = Mail>) -> bool {
     let messages = mails.map(|mail| move |state: &mut State| drop(mail.run(state)));
-    // What comes back is the program's own to drop.
+    // The program drops the returned messages.
     let sent = asks(|| actor.send_many(messages));
     sent.is_ok()
 }
 
-/// A closure that is lent is gone before its caller.
+/// A lent closure, which is gone before its caller.
 struct Lent(Arc<AtomicBool>);
 
 impl Lent {
@@ -400,7 +400,7 @@ impl Drop for Lent {
     }
 }
 
-/// Its caller leaves.
+/// Marks the end of its caller.
 struct Leaves(Arc<AtomicBool>);
 
 impl Drop for Leaves {
@@ -409,7 +409,7 @@ impl Drop for Leaves {
     }
 }
 
-/// True if it ran.
+/// Lends a closure. Returns true if it ran.
 pub fn lend(actor: &Handle, mail: Mail) -> bool {
     let leaves = Leaves(Arc::default());
     let lent = Lent(leaves.0.clone());
@@ -458,7 +458,7 @@ impl Route {
         }
     }
 
-    /// Sends; was it accepted? None: nobody knows but those who have got it.
+    /// Sends. Returns whether it was accepted; `None` if only its receivers know.
     pub fn tell(&self, mail: Mail) -> Option<bool> {
         let id = mail.id();
         match self {
@@ -492,7 +492,7 @@ impl Route {
         }
     }
 
-    /// Looks at what it says of its actor.
+    /// Reads all that it reports about its actor.
     pub fn empty(&self) {
         match self {
             Route::Recipient(recipient) => {
@@ -506,14 +506,14 @@ impl Route {
     }
 }
 
-/// Asks a clock all that it says, and waits for no sleeper.
+/// Makes all read-only calls of a clock, and waits for no sleeper.
 pub fn look_at_clock(clock: &VirtualClock) {
     let (asleep, next) = (clock.sleepers(), clock.next_wake());
     let _ = (asleep, next, format!("{clock:?}"));
     clock.wait_for_sleepers(0);
 }
 
-/// Calls all that only looks.
+/// Makes all read-only calls.
 pub fn look(world: &World, at: usize, actor: &Handle) {
     let _ = (format!("{actor:?}"), actor.len(), actor.stop_cause(), actor.is_closed());
     let discarded = actor.snapshot().discarded;
@@ -546,7 +546,7 @@ pub fn look_at_system(system: &System) {
     }
 }
 
-/// A question under way.
+/// A request under way.
 pub enum Asked {
     Closure(Reply<Answer>),
     Typed(Reply<Answer, Mail>),
@@ -554,7 +554,7 @@ pub enum Asked {
     Promised(Reply<Answer>),
 }
 
-/// What became of it.
+/// The outcome of a request.
 #[allow(dead_code, reason = "an answer is dropped with it")]
 pub enum Outcome {
     Answered(Answer),
@@ -562,7 +562,7 @@ pub enum Outcome {
     Cancelled(Option<Mail>),
     /// The reply to a promise was cancelled.
     Withdrawn,
-    /// Refused: these wait for each other.
+    /// Refused: these actors wait for each other.
     Circle(Vec<String>),
     Running(Asked),
 }
@@ -613,7 +613,7 @@ pub fn order(actor: &Handle, order: Order) -> Asked {
     Asked::Order(actor.ask(order))
 }
 
-/// What became of a wait; `M` is what comes back.
+/// Converts the result of a wait; `M` is the part that is returned.
 fn answered<R, M>(
     result: Result<R, WaitError<R, M>>,
     answered: impl FnOnce(R) -> Outcome,
@@ -655,7 +655,7 @@ fn refused(error: &AskError) -> Outcome {
 }
 
 impl Asked {
-    /// Waits; with the reply in its hands, or not.
+    /// Waits, and keeps the reply or not.
     pub fn wait(self, limit: Limit, by_ref: bool) -> Outcome {
         if by_ref { self.wait_by_ref(limit) } else { self.wait_by_value(limit) }
     }
@@ -724,7 +724,7 @@ impl Asked {
                     still(Asked::Promised),
                     nothing,
                 );
-                // Its question has run.
+                // Its request has run.
                 match outcome {
                     Outcome::Cancelled(_) => Outcome::Withdrawn,
                     outcome => outcome,
@@ -787,7 +787,7 @@ impl Asked {
         answer.map(Done::answer)
     }
 
-    /// A reply that has been ready says so for ever.
+    /// Checks that a reply that has been ready stays so.
     fn is_taken(&mut self, cx: &mut task::Context<'_>) -> bool {
         fn taken<R>(again: Poll<Result<R, AskError>>) -> bool {
             matches!(again, Poll::Ready(Err(AskError::Taken)))
@@ -800,10 +800,10 @@ impl Asked {
     }
 }
 
-/// What a shutdown came to.
+/// The result of a shutdown.
 type Report = Result<ShutdownReport, Reason>;
 
-/// What is under way, and can be polled.
+/// A future that is under way, and can be polled.
 pub enum Underway {
     Sending(Sending<Mail>),
     Asked(Asked),
@@ -817,7 +817,7 @@ pub enum Underway {
     Limited(Limited),
 }
 
-/// What waits with a limit.
+/// A future with a limit.
 pub enum Limited {
     Sending(Within<Sending<Mail>>),
     Closure(Within<Reply<Answer>>),
@@ -872,7 +872,7 @@ impl Limited {
         }
     }
 
-    /// Is it as promised when it is polled again?
+    /// Checks that another poll gives the promised result.
     fn is_steady(&mut self, cx: &mut task::Context<'_>) -> bool {
         fn taken<R, M>(again: Poll<Result<R, WaitError<R, M>>>) -> bool {
             matches!(again, Poll::Ready(Err(WaitError::Ask(AskError::Taken))))
@@ -888,7 +888,7 @@ impl Limited {
             Limited::Calling(asking) => taken(Pin::new(asking).poll(cx)),
             Limited::Ending(_) => true,
             Limited::Closing(closing) => match Pin::new(&mut closing.0).poll(cx) {
-                // One that was refused looks again.
+                // A refused one looks again.
                 Poll::Ready(now) => closing.1.as_ref() == Some(&now) || now.is_err(),
                 Poll::Pending => matches!(closing.1, Some(Err(_))),
             },
@@ -896,7 +896,7 @@ impl Limited {
     }
 }
 
-/// What came of it.
+/// The result of a future.
 #[allow(dead_code, reason = "an answer is dropped with it")]
 pub enum Done {
     Sent,
@@ -904,14 +904,14 @@ pub enum Done {
     Cancelled(Option<Mail>),
     Answered(Answer),
     Unanswered,
-    /// Turns wait for each other. The answer is still to be had.
+    /// Turns wait for each other. The answer can still be had.
     Circle,
     /// The reply to a promise was cancelled.
     Withdrawn,
     Over,
 }
 
-/// Asks an error all that it says.
+/// Makes all read-only calls of an error.
 fn look_at_error(error: &AskError) {
     let _ = (error.actor(), error.to_string());
     match error {
@@ -934,7 +934,7 @@ impl Done {
     }
 }
 
-/// A turn whose future is no compiler's: what it holds is there after a panic.
+/// Makes a turn with a hand-written future: its content exists after a panic.
 fn boxed<F>(turn: F) -> F
 where
     F: for<'a> FnOnce(&'a mut State) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>,
@@ -978,7 +978,7 @@ pub fn closing(system: &System) -> Underway {
     Underway::Closing(Box::new((system.shutdown_async(), None)))
 }
 
-/// An order as a future, by the crate's own combinator or by ours.
+/// Makes a future of an order, with the crate's own combinator or with this module's.
 pub fn flat(asked: Asked, flattens: bool) -> Underway {
     match asked {
         Asked::Order(reply) if flattens => Underway::Flat(Box::pin(async { reply.await?.await })),
@@ -987,7 +987,7 @@ pub fn flat(asked: Asked, flattens: bool) -> Underway {
 }
 
 impl Underway {
-    /// The same with a limit, where it can have one. Panics if the clock does.
+    /// Adds a limit, where it can have one. Panics if the clock does.
     pub fn limited(self, limit: Option<Limit>) -> Self {
         let Some(limit) = limit else { return self };
         Underway::Limited(match self {
@@ -1006,7 +1006,7 @@ impl Underway {
         })
     }
 
-    /// May it be ready because the time is over?
+    /// True if it may be ready because the time is over.
     pub fn has_limit(&self) -> bool {
         matches!(self, Underway::Limited(_))
     }
@@ -1054,8 +1054,8 @@ impl Underway {
         }
     }
 
-    /// Polls what has been ready. Nothing is said of an `async` block, and an actor may be busy
-    /// again.
+    /// Polls a future that has been ready. An `async` block promises nothing then, and an actor may
+    /// be busy again.
     pub fn poll_again(&mut self, cx: &mut task::Context<'_>) {
         let as_promised = match self {
             Underway::Sending(sending) => {
@@ -1073,7 +1073,7 @@ impl Underway {
             Underway::Sleeping(sleep) => Pin::new(sleep).poll(cx).is_ready(),
             Underway::Ending(ending, _) => Pin::new(ending).poll(cx).is_ready(),
             Underway::Closing(closing) => match Pin::new(&mut closing.0).poll(cx) {
-                // One that was refused looks again.
+                // A refused one looks again.
                 Poll::Ready(now) => closing.1.as_ref() == Some(&now) || now.is_err(),
                 Poll::Pending => matches!(closing.1, Some(Err(_))),
             },
@@ -1083,7 +1083,7 @@ impl Underway {
         }
     }
 
-    /// Waits instead, where that can be done.
+    /// Waits instead, where that is possible.
     pub fn within(self, limit: Limit) -> Option<Done> {
         fn asked<M>(
             answer: Result<Answer, WaitError<Answer, M>>,
@@ -1122,7 +1122,7 @@ impl Underway {
     }
 }
 
-/// Where actors run.
+/// The executor of actors.
 pub enum Place {
     Pool(ThreadPool),
     Queue(DrainQueue),
@@ -1159,7 +1159,7 @@ impl Place {
         }
     }
 
-    /// Runs what lies in a queue; true if something did.
+    /// Runs the drains of a queue. Returns true if there was one.
     pub fn run(&self, most: u32, limit: Option<Limit>) -> bool {
         let Place::Queue(queue) = self else { return false };
         RUNS_QUEUES.set(true);
@@ -1171,14 +1171,14 @@ impl Place {
         }
     }
 
-    /// True: from now on it certainly runs nothing.
+    /// Returns true if it certainly runs nothing from now on.
     pub fn shut_down(self, limit: For) -> bool {
         match self {
             Place::Pool(pool) if limit == For::Zero => pool.shutdown_now().is_complete(),
             Place::Pool(pool) => pool.shutdown(short(limit)).is_complete(),
             Place::Queue(queue) => {
                 queue.close();
-                // It returns when what waits there has been run.
+                // It returns when all drains there have been run.
                 RUNS_QUEUES.set(true);
                 queue.run_until_closed();
                 true
@@ -1202,7 +1202,7 @@ fn rayon() -> Arc<rayon_core::ThreadPool> {
     RAYON.get_or_init(made).clone()
 }
 
-/// The executor of the program's own.
+/// The executor of the program.
 struct Odd {
     world: Arc<World>,
     at: usize,
@@ -1245,7 +1245,7 @@ impl Clock for OddClock {
     }
 }
 
-/// What is said alike to the builder of an actor and to that of a spawner.
+/// Makes the settings that the builders of an actor and of a spawner have in common.
 macro_rules! described {
     ($builder:expr, $world:expr, $at:expr) => {{
         let (world, at): (&Arc<World>, usize) = ($world, $at);
@@ -1302,8 +1302,8 @@ macro_rules! described {
             }
         };
         builder = builder.counted(plan.counted);
-        // A spawner's hooks and policy are called for any of its actors: whose state they are
-        // given, or whose turn was the last here.
+        // A spawner's hooks and policy are called for any of its actors: the one whose state they
+        // are given, or whose turn was the last here.
         let own = plan.spawner.is_none().then_some(at);
         if let Some(body) = plan.hooks.end.clone() {
             let (world, token, waits) = (world.clone(), Held::new(world, at), plan.hooks.waits);
@@ -1326,7 +1326,7 @@ macro_rules! described {
             let (world, token) = (world.clone(), Held::new(world, at));
             builder = builder.on_panic(move |_| {
                 let _token = &token;
-                // Of a factory's panic, nobody says whose.
+                // A factory's panic has no known actor.
                 if let Some(entry) = world.entries.get(own.unwrap_or_else(|| Last::here().0)) {
                     entry.panics.fetch_sub(1, SeqCst);
                 }
@@ -1357,11 +1357,11 @@ macro_rules! described {
     }};
 }
 
-/// The fresh state of an actor, or of a spawner's whose turn was the last here.
+/// Makes the fresh state of an actor, or of a spawner's whose turn was the last here.
 fn restart(world: &Arc<World>, at: usize, token: &Held) -> State {
     let (_called, _token, plan) = (called("a factory"), token, &world.program.actors[at]);
     if let OnPanic::Within { .. } = plan.on_panic {
-        // It is called in a turn of its own, wherever that comes.
+        // It is called in a turn of its own, wherever that runs.
         let is_own = plan.spawner.is_none();
         if is_own {
             world.entries[at].record.restarts(world, at);
@@ -1373,13 +1373,13 @@ fn restart(world: &Arc<World>, at: usize, token: &Held) -> State {
     let of = if plan.spawner.is_some() { Last::here().0 } else { at };
     world.user("a factory", &plan.hooks.restart);
     match of {
-        // A message that was dropped before its turn has panicked, where no turn has been.
+        // A message that was dropped before its turn has panicked, where there was no turn.
         NOBODY => world.fresh_state(),
         of => world.state(of),
     }
 }
 
-/// The limits of its restarts.
+/// Returns the limits of its restarts.
 fn restarts(policy: OnPanic) -> Restarts {
     let OnPanic::Within { most, within, first, longest } = policy else {
         return Restarts::at_most(0, Duration::ZERO);
@@ -1388,7 +1388,7 @@ fn restarts(policy: OnPanic) -> Restarts {
     Restarts::at_most(most, micros(within.max(1))).backoff(micros(first), micros(longest))
 }
 
-/// Makes a spawner of the program, as the first of its actors is described.
+/// Makes a spawner of the program, when the first of its actors is described.
 pub fn spawner(world: &Arc<World>, first: usize) -> Option<Spawner> {
     let plan = &world.program.actors[first];
     let builder = Actor::builder();
@@ -1411,7 +1411,7 @@ pub fn spawner(world: &Arc<World>, first: usize) -> Option<Spawner> {
     described!(builder.panic_policy(policy), world, first).build().ok()
 }
 
-/// An actor of a system, unless that is shut down.
+/// Returns the actor of a system, unless that is shut down.
 fn not_refused(spawned: Result<Handle, BuildError>, at: usize) -> Option<Handle> {
     match spawned {
         Err(error) if error != BuildError::ShutDown => {
@@ -1463,7 +1463,7 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
     }
 }
 
-/// A message has come to the undelivered hook: it is the hook's now.
+/// The undelivered hook owns a message now.
 fn undelivered(world: &Arc<World>, at: usize, message: Undelivered<State>) {
     let rescues = world.program.actors[at].hooks.rescues;
     let mail = match message {
@@ -1473,7 +1473,7 @@ fn undelivered(world: &Arc<World>, at: usize, message: Undelivered<State>) {
         Undelivered::Closure(_) => return,
         Undelivered::Message(message) => match message.downcast::<Mail>() {
             Ok(mail) => *mail,
-            // One that was delayed: nobody knows whether it was accepted.
+            // A delayed message may or may not have been accepted.
             Err(message) if message.is::<Delayed>() || message.is::<Beat>() => return,
             Err(_) => return finding("a foreign message", &format!("at actor {at}")),
         },
@@ -1504,8 +1504,8 @@ impl Drop for Bead {
     }
 }
 
-/// Many actors, each held by the one before: the end of the first is the end of all, on a bounded
-/// stack.
+/// Makes many actors, each held by the one before: the end of the first is the end of all, on a
+/// bounded stack.
 pub fn chain(actors: u32, by: Link, place: ChainPlace, stack: usize) {
     let gone = Arc::new(AtomicUsize::new(0));
     let queue = DrainQueue::new();

@@ -1,4 +1,5 @@
-//! The parent: children that run programs, what they say, and how a failing program becomes small.
+//! The parent: children that run programs, their reports, and the minimization of a failing
+//! program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -12,26 +13,26 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::case::{Case, Genome};
 use crate::{Args, ledger};
 
-/// So many programs run in one process.
+/// The number of programs that run in one process.
 const BATCH: u64 = 500;
-/// A program that has had so much of a processor, or so much time, hangs.
+/// The processor time, or time, after which a program hangs.
 const MOST_CPU: Duration = Duration::from_secs(40);
 const MOST_TIME: Duration = Duration::from_secs(240);
 
-/// What one child did.
+/// The report of a child.
 #[derive(Default)]
 struct Ran {
-    /// How many programs came to their end, well or not.
+    /// The number of programs that ended, well or not.
     programs: u64,
-    /// The same, begun one after the other.
+    /// The number of calls of the crate in them.
     operations: u64,
-    /// The last that it began.
+    /// The last program that it began.
     last: Option<Genome>,
-    /// What was found: the program and a kind, each with a detail.
+    /// Findings: the program and a kind, each with a detail.
     found: BTreeMap<(Genome, String), String>,
-    /// What did something new, and what that was.
+    /// Programs that did something new, and what that was.
     new: Vec<String>,
-    /// What was made, after the end of a program, by what it had forgotten.
+    /// Objects created after the end of a program by what it had forgotten.
     late: BTreeMap<String, u64>,
 }
 
@@ -130,31 +131,32 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(4)..].join(" / ")
 }
 
-/// What a sanitizer says: which error, and the beginning of its report.
+/// Returns a sanitizer's error, and the beginning of its report.
 fn report(errors: &str) -> Option<(String, String)> {
     let (_, report) = errors.split_once("ERROR: ").or_else(|| errors.split_once("WARNING: "))?;
     let kind = report.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
     kind.contains("Sanitizer").then(|| (kind, report.chars().take(4000).collect()))
 }
 
-/// The processor time of a process, from the kernel's table (in ticks of a hundredth of a second).
+/// Returns the processor time of a process, from the kernel's table (in ticks of a hundredth of a
+/// second).
 fn processor_time(child: &Child) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     Duration::from_millis(fields.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10)
 }
 
-/// What a folder keeps from one run to the next: programs that did something new, how far the seeds
-/// have come, and how much was done.
+/// The content of a folder, kept from one run to the next: programs that did something new, the
+/// position of the seeds, and the amount of work.
 #[derive(Default)]
 pub struct Corpus {
     genomes: Vec<Genome>,
-    /// Half of the programs are new; the other half are of these, but for a part.
+    /// Half of the programs are new; the other half are kept ones with one part changed.
     is_kept: bool,
 }
 
 impl Corpus {
-    /// What is known by now. The features of what is kept count as seen.
+    /// Reads the folder. The features of kept programs count as seen.
     pub fn read(args: &Args) -> Self {
         let Some(state) = &args.state else { return Corpus::default() };
         let text = fs::read_to_string(state.join("corpus")).unwrap_or_default();
@@ -170,7 +172,7 @@ impl Corpus {
         self.genomes.extend(self.is_kept.then_some(genome));
     }
 
-    /// The program of that number.
+    /// Returns the program of that number.
     pub fn next(&self, seed: u64) -> Genome {
         let mut rng = fastrand::Rng::with_seed(seed);
         match self.genomes.len() {
@@ -181,7 +183,7 @@ impl Corpus {
     }
 }
 
-/// The figures of all runs with this folder, by their names.
+/// Returns the figures of all runs with this folder, by name.
 fn figures(args: &Args) -> BTreeMap<String, u64> {
     let text = args.state.as_ref().map(|state| fs::read_to_string(state.join("figures")));
     let text = text.and_then(Result::ok).unwrap_or_default();
@@ -198,7 +200,7 @@ fn note(args: &Args, name: &str, text: &str) {
     }
 }
 
-/// Looks for programs that fail; true if there is none.
+/// Looks for programs that fail. Returns true if there is none.
 pub fn hunt(args: &Args) -> bool {
     if let Some(state) = &args.state {
         if let Err(error) = fs::create_dir_all(state) {
@@ -304,7 +306,7 @@ pub fn hunt(args: &Args) -> bool {
     failed == 0 && ran > 0
 }
 
-/// Runs one program many times, and prints it; true if it never fails.
+/// Runs one program many times, and prints it. Returns true if it never fails.
 pub fn replay(args: &Args, genome: &Genome) -> bool {
     print!("{}", Case::of(args, genome));
     let limit = Duration::from_secs(args.seconds.unwrap_or(600));
@@ -325,12 +327,12 @@ pub fn list(steps: &[u32]) -> String {
     steps.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Takes steps away for as long as the program fails in the same way, and tells about it.
+/// Removes steps for as long as the program fails in the same way, and reports it.
 fn smaller(args: &Args, genome: &Genome, kind: &str, detail: &str) -> String {
     let until = Instant::now() + Duration::from_secs(args.shrink);
     let with =
         |kept: Vec<u32>| Args { keep: Some(kept), patience: args.patience.min(2), ..args.clone() };
-    // After how many runs it fails.
+    // Returns the number of runs after which it fails.
     let fails = |kept: &[u32], times: u64| {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_secs(5));
         let ran = again(&with(kept.to_vec()), genome, times, left);
@@ -338,7 +340,7 @@ fn smaller(args: &Args, genome: &Genome, kind: &str, detail: &str) -> String {
     };
     let mut kept = Case::of(args, genome).steps();
     let first = fails(&kept, 1000);
-    // As often as it took, and some more.
+    // As many runs as it took, and some more.
     let times = first.map_or(0, |runs| (runs * 5).max(20));
     let mut chunk = kept.len().div_ceil(2);
     let mut at = 0;
@@ -349,7 +351,7 @@ fn smaller(args: &Args, genome: &Genome, kind: &str, detail: &str) -> String {
         }
         let mut fewer = kept.clone();
         fewer.drain(at..(at + chunk).min(kept.len()));
-        // What lies in a step goes with it.
+        // Steps inside a step are removed with it.
         fewer = Case::of(&with(fewer), genome).steps();
         if fails(&fewer, times).is_some() { kept = fewer } else { at += chunk }
     }

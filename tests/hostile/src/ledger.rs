@@ -1,13 +1,11 @@
-//! The ledger of a program: who was made, who is gone, and what must not have happened.
+//! The ledger of a program: the living objects, the dead ones, and the forbidden events.
 //!
-//! Every state, message, answer, payload and waker carries a [`Token`], which is a mere number:
-//! what is known of it stands in a table that no error of memory in the program under test reaches
-//! by accident.
+//! Every state, message, answer, payload and waker carries a [`Token`], which is a mere number: its
+//! record is in a table that no memory error of the program under test reaches by accident.
 //!
-//! What a program forgets on purpose may go on after its end, on a thread of the global pool or of
-//! rayon's: it makes tokens then, in the middle of the next program. So a token says of which
-//! program it is, by the upper half of its number, and those of another one than the current one
-//! are no concern of the table's.
+//! Objects that a program forgets on purpose may continue after its end, on a thread of the global
+//! pool or of rayon's, and create tokens in the middle of the next program. So a token contains the
+//! number of its program in its upper half, and the table ignores those of other programs.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,26 +13,26 @@ use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// What became of a token.
+/// Flags of a token: the fate of its object.
 pub const DROPPED: u32 = 1;
 pub const RUN: u32 = 2;
-/// Its `send` said that it was accepted.
+/// Its `send` reported that it was accepted.
 pub const ACCEPTED: u32 = 4;
-/// It came back to its sender, or its sender cancelled it: it must never run.
+/// It was returned to its sender, or its sender cancelled it: it must never run.
 pub const BACK: u32 = 8;
-/// Something that holds it was forgotten on purpose.
+/// An object that holds it was forgotten on purpose.
 pub const FORGIVEN: u32 = 16;
-/// It was accepted, and is no question: it runs, or goes to the undelivered hook if there is one.
+/// It was accepted, and is no request: it runs, or goes to the undelivered hook if there is one.
 pub const TOLD: u32 = 32;
-/// The undelivered hook has got it.
+/// The undelivered hook has received it.
 pub const HOOKED: u32 = 64;
 /// The answer that its handler promised was given.
 pub const KEPT: u32 = 128;
 /// The same, or the promise is gone.
 pub const SETTLED: u32 = 256;
-/// Its promise was claimed, and whoever claimed it was told so.
+/// Its promise was claimed, and the claim reported success.
 pub const CLAIMED: u32 = 512;
-/// The reply to its promise was cancelled, and whoever cancelled it was told so.
+/// The reply to its promise was cancelled, and the cancel reported success.
 pub const WITHDRAWN: u32 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,20 +47,20 @@ pub enum Kind {
     Timer,
 }
 
-/// The owner of what belongs to no actor.
+/// The owner of objects that belong to no actor.
 pub const NOBODY: usize = usize::MAX;
 const SLOTS: usize = 1 << 16;
 
 static FLAGS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
-/// How much has happened.
+/// The number of events.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
-/// How many calls of the crate there were.
+/// The number of calls of the crate.
 static OPERATIONS: AtomicU64 = AtomicU64::new(0);
-/// What was done in which places, by a hash.
+/// The steps that were done in situations, by a hash.
 static SEEN: [AtomicU32; 2048] = [const { AtomicU32::new(0) }; 2048];
 static NEW: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 static BOOK: Mutex<Book> = Mutex::new(Book { entries: Vec::new(), findings: 0 });
-/// The program that is running, by its number in this process.
+/// The running program, by its number in this process.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
 struct Book {
@@ -75,14 +73,15 @@ struct Entry {
     kind: Kind,
     /// The actor that it belongs to.
     owner: usize,
-    /// The message that it came from; a message is its own.
+    /// The message from which it came; a message is its own.
     group: u32,
 }
 
-/// A new program begins; tokens of earlier ones count no more. Its number.
+/// Begins a new program, and returns its number; tokens of earlier ones are ignored from now on.
 pub fn begin() -> u32 {
     let mut book = BOOK.lock().unwrap();
-    // First: what an earlier program has forgotten, and lets go now, must mark nothing here.
+    // First, because objects that an earlier program has forgotten, and releases now, must mark
+    // nothing here.
     let epoch = EPOCH.fetch_add(1, SeqCst) + 1;
     book.entries.clear();
     book.findings = 0;
@@ -90,12 +89,12 @@ pub fn begin() -> u32 {
     epoch
 }
 
-/// Is it of the program that is running?
+/// True if it belongs to the running program.
 pub fn is_current(id: u32) -> bool {
     id >> 16 == EPOCH.load(SeqCst) & 0xffff
 }
 
-/// Where what is known of it stands.
+/// Returns the index of its record.
 fn index(id: u32) -> Option<usize> {
     is_current(id).then_some(id as usize & (SLOTS - 1))
 }
@@ -104,7 +103,7 @@ fn number(epoch: u32, index: usize) -> u32 {
     epoch << 16 | index as u32
 }
 
-/// Something is wrong, of a kind that is the same in every run of the program.
+/// Reports a finding, of a kind that is the same in every run of the program.
 pub fn finding(kind: &str, detail: &str) {
     let mut book = BOOK.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     book.findings += 1;
@@ -115,19 +114,19 @@ pub fn finding(kind: &str, detail: &str) {
     }
 }
 
-/// How much was found wrong with this program.
+/// Returns the number of findings about this program.
 pub fn findings() -> usize {
     BOOK.lock().unwrap().findings
 }
 
-/// Counted from here to its drop.
+/// Counted from its creation to its drop.
 #[derive(Debug)]
 pub struct Token {
     pub id: u32,
 }
 
 impl Token {
-    /// Of the program of that number.
+    /// A token of the program of that number.
     pub fn new(epoch: u32, kind: Kind, owner: usize, group: Option<u32>) -> Self {
         let mut book = BOOK.lock().unwrap();
         if epoch != EPOCH.load(SeqCst) {
@@ -146,7 +145,7 @@ impl Token {
         is_current(self.id)
     }
 
-    /// The message begins to run.
+    /// Marks the beginning of the message's turn.
     pub fn run(&self) {
         if self.is_current() {
             let before = mark(self.id, RUN);
@@ -171,22 +170,22 @@ impl Drop for Token {
     }
 }
 
-/// A program is not stuck.
+/// Records progress: the program is not stuck.
 pub fn happens() {
     PROGRESS.fetch_add(1, SeqCst);
 }
 
-/// The crate was called, so often.
+/// Counts calls of the crate.
 pub fn calls(times: u64) {
     OPERATIONS.fetch_add(times, Relaxed);
 }
 
-/// How often since this was asked before.
+/// Returns the number since the last call.
 pub fn operations() -> u64 {
     OPERATIONS.swap(0, SeqCst)
 }
 
-/// Something was done where something else was done before: is that new?
+/// Records a step in a situation, which may be new.
 pub fn feature(what: impl Hash) {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
@@ -197,40 +196,40 @@ pub fn feature(what: impl Hash) {
     }
 }
 
-/// That feature is no news.
+/// Marks a feature as known.
 pub fn is_known(at: u32) {
     SEEN[at as usize / 32 % 2048].fetch_or(1 << (at % 32), Relaxed);
 }
 
-/// What is new since this was asked before.
+/// Returns the new features since the last call.
 pub fn new_features() -> Vec<u32> {
     std::mem::take(&mut NEW.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }
 
-/// Has something happened since? (From [`progress`] before.)
+/// Returns the number of events, for a later comparison.
 pub fn progress() -> u64 {
     PROGRESS.load(SeqCst)
 }
 
-/// Notes what became of a token; what was known before.
+/// Marks a token, and returns its flags before.
 pub fn mark(id: u32, flag: u32) -> u32 {
     happens();
     index(id).map_or(0, |at| FLAGS[at].fetch_or(flag, SeqCst))
 }
 
-/// Takes a mark away.
+/// Removes a mark.
 pub fn unmark(id: u32, flag: u32) {
     if let Some(at) = index(id) {
         FLAGS[at].fetch_and(!flag, SeqCst);
     }
 }
 
-/// What is known of a token: of another program's, nothing.
+/// Returns the flags of a token; none if it belongs to another program.
 pub fn flags(id: u32) -> u32 {
     index(id).map_or(0, |at| FLAGS[at].load(SeqCst))
 }
 
-/// Has that certainly not happened to it?
+/// True if the flag certainly does not apply.
 pub fn lacks(id: u32, flag: u32) -> bool {
     index(id).is_some_and(|at| FLAGS[at].load(SeqCst) & flag == 0)
 }
@@ -248,7 +247,7 @@ fn describe(id: u32) -> String {
     }
 }
 
-/// The same, for a report: with all that is known of it.
+/// Describes a token for a report, with all its flags.
 pub fn described(id: u32) -> String {
     let group = entry(id).map_or(id, |entry| entry.group);
     let (at, of) = (id & 0xffff, group & 0xffff);
@@ -256,8 +255,8 @@ pub fn described(id: u32) -> String {
     format!("{}, token {at} with flags {own} of group {of} with flags {groups}", describe(id))
 }
 
-/// How many messages to that actor have all of some flags and none of others, and were not
-/// forgotten on purpose.
+/// Returns the number of messages to that actor that have all of some flags and none of others, and
+/// were not forgotten on purpose.
 pub fn messages(owner: usize, has: u32, lacks: u32) -> u64 {
     let book = BOOK.lock().unwrap();
     let epoch = EPOCH.load(SeqCst);
@@ -269,9 +268,9 @@ pub fn messages(owner: usize, has: u32, lacks: u32) -> u64 {
     book.entries.iter().enumerate().filter(fits).count() as u64
 }
 
-/// What is wrong with messages when all is over. `kept`: actors that came to a good end; what they
-/// accepted must have run. `hooked`: actors with an undelivered hook; what they accepted must have
-/// run or have been given to it.
+/// Reports messages without their fates when all is over. `kept`: actors that ended well; their
+/// accepted messages must have run. `hooked`: actors with an undelivered hook; their accepted
+/// messages must have run or have been passed to it.
 pub fn settle(
     leaky: impl Fn(Kind, usize) -> bool,
     kept: impl Fn(usize) -> bool,
@@ -294,8 +293,8 @@ pub fn settle(
     }
 }
 
-/// The tokens that are still there, though nobody has forgotten them. No token is made meanwhile,
-/// so a thread that makes one and drops another is not overlooked.
+/// Returns the tokens that still exist, although none was forgotten. No token is created meanwhile,
+/// so a thread that creates one and drops another is not overlooked.
 pub fn alive(leaky: impl Fn(Kind, usize) -> bool) -> Vec<u32> {
     let book = BOOK.lock().unwrap();
     let epoch = EPOCH.load(SeqCst);
@@ -309,7 +308,7 @@ pub fn alive(leaky: impl Fn(Kind, usize) -> bool) -> Vec<u32> {
     book.entries.iter().enumerate().filter_map(alive).collect()
 }
 
-/// The kind of a token, and the actor that it belongs to.
+/// Returns the kind of a token, and the actor to which it belongs.
 pub fn kind(id: u32) -> Option<(Kind, usize)> {
     entry(id).map(|entry| (entry.kind, entry.owner))
 }

@@ -1,4 +1,4 @@
-//! Hostile programs: random safe programs over the whole public face of `turnwise`, in which user
+//! Hostile programs: random safe programs over the whole public API of `turnwise`, in which user
 //! code may misbehave.
 //!
 //! ```text
@@ -6,18 +6,18 @@
 //! cargo run --release -p hostile -- --seconds 3600       an hour
 //! cargo run --release -p hostile -- --replay SEED        one program, and its listing
 //! cargo run --release -p hostile -- --spin --seconds 60  two threads in tight loops instead
-//! cargo run --release -p hostile -- --hours 8 --state F  goes on where F says, and keeps what was new
+//! cargo run --release -p hostile -- --hours 8 --state F  continues from F, and keeps new programs
 //! ```
 //!
-//! A program ([`plan`]) comes from a seed alone ([`draw`]): what there is, the steps of each
-//! thread, and what every piece of user code does when it is called ([`user`]). It runs in a child
-//! process ([`run`]), many of them one after the other. The child says which seed it is at, so that
-//! a crash, a hang or a wrong ledger ([`ledger`]) has a name. The parent ([`hunt`]) then takes
-//! steps away for as long as the same thing happens, and prints what is left.
+//! A program ([`plan`]) comes from a seed alone ([`draw`]): its objects, the steps of each thread,
+//! and the steps of every piece of user code when it is called ([`user`]). It runs in a child
+//! process ([`run`]), many of them one after the other. The child reports its current seed, so that
+//! a crash, a hang or a wrong ledger ([`ledger`]) has a name. The parent ([`hunt`]) then removes
+//! steps for as long as the same thing happens, and prints what is left.
 //!
-//! A panic that user code has planned is nothing to report; an abort, a signal, a hang, a leak and
-//! a foreign panic are. Something is stuck when nothing at all has happened for a while, and not
-//! when it takes long.
+//! A panic that user code has planned is not reported; an abort, a signal, a hang, a leak and a
+//! foreign panic are. A program is stuck when nothing at all has happened for a while, and not when
+//! it takes long.
 
 #![forbid(unsafe_code)]
 
@@ -44,19 +44,19 @@ use clap::Parser;
 /// Random safe programs in which all user code may misbehave.
 #[derive(Clone, Debug, Parser)]
 pub struct Args {
-    /// For how long to look (10, unless a number of programs is given)
+    /// Time to look (10, unless a number of programs is given)
     #[arg(long)]
     seconds: Option<u64>,
-    /// The same in hours
+    /// Hours to look
     #[arg(long, conflicts_with = "seconds")]
     hours: Option<f64>,
-    /// A folder that keeps which programs did something new, what failed, and where to go on
+    /// A folder that keeps new programs, failures, and the position
     #[arg(long)]
     state: Option<PathBuf>,
     /// Two threads in tight loops, in place of programs: for windows of nanoseconds
     #[arg(long)]
     spin: bool,
-    /// How many programs to run
+    /// Number of programs to run
     #[arg(long)]
     programs: Option<u64>,
     /// The seed of the first program; each next one has the next (by default, the time)
@@ -65,10 +65,10 @@ pub struct Args {
     /// Run the program of this seed, and print it (`SEED/PART:SEED`: that part comes from another)
     #[arg(long, value_name = "SEED")]
     replay: Option<Genome>,
-    /// Of its steps only these: `3,7,9`
+    /// Only these of its steps: `3,7,9`
     #[arg(long, value_delimiter = ',', value_name = "STEPS")]
     keep: Option<Vec<u32>>,
-    /// How often a replay runs it
+    /// Number of runs of a replay
     #[arg(long, default_value_t = 200)]
     times: u64,
     /// Programs side by side, each in a process of its own
@@ -80,13 +80,13 @@ pub struct Args {
     /// The stack of the programs' threads, in KiB
     #[arg(long, default_value_t = 512)]
     stack: usize,
-    /// After how many seconds without any event something is stuck
+    /// Seconds without any event after which a program is stuck
     #[arg(long, default_value_t = 5)]
     patience: u64,
-    /// For how many seconds a failing program is made smaller
+    /// Seconds for which a failing program is minimized
     #[arg(long, default_value_t = 20)]
     shrink: u64,
-    /// Run programs in this very process: the parent's word to its child
+    /// Run programs in this very process: for the parent's call of its child
     #[arg(long, hide = true)]
     child: bool,
 }
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs programs one after the other, and says which: with `--replay`, always the same.
+/// Runs programs one after the other, and reports each: with `--replay`, always the same one.
 fn child(args: &Args) -> bool {
     std::panic::set_hook(Box::new(|info| {
         if !user::is_planned(info.payload()) {
@@ -135,7 +135,7 @@ fn child(args: &Args) -> bool {
         }
         println!("end {}", ledger::operations());
         if !is_well || args.replay.is_some() && ledger::findings() > 0 {
-            // What is left of it would be in the way of others, and a replay has what it wanted.
+            // Its remains would disturb others, and a replay has its result.
             std::process::exit(1);
         }
     }

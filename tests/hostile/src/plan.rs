@@ -1,4 +1,4 @@
-//! A program: what there is, what each thread does, and what user code does when it is called.
+//! A program: its objects, the steps of each thread, and the steps of user code when it is called.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::case::Genome;
 
-/// What a piece of user code does when it is called.
+/// The steps of a piece of user code when it is called.
 #[derive(Clone, Default)]
 pub struct Body(pub Vec<Step>);
 
@@ -21,11 +21,11 @@ pub struct Step {
 pub enum For {
     Zero,
     Micros(u32),
-    /// Without a limit where an order of waiting allows it; else a millisecond.
+    /// Without a limit where an order of waiting allows it; otherwise a millisecond.
     Ever,
 }
 
-/// How a message is sent.
+/// The ways to send a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum How {
     Send,
@@ -34,11 +34,11 @@ pub enum How {
     PostTyped,
     Within(For),
     TellWithin(For),
-    /// Through a recipient that is made for it.
+    /// Through a recipient that is created for it.
     Recipient,
 }
 
-/// How a question is asked.
+/// The ways to ask.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Asks {
     Call,
@@ -47,14 +47,14 @@ pub enum Asks {
     PostedAsk,
     /// These begin a turn that may wait.
     Run,
-    /// Its abort handle lies there.
+    /// Its abort handle is kept in this slot.
     RunAbortable(usize),
     AskAsync,
     PostedRun,
     PostedAskAsync,
 }
 
-/// What waits for room as a future.
+/// Waits for room as a future.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Waits {
     Tell,
@@ -64,7 +64,7 @@ pub enum Waits {
     AskAsync,
 }
 
-/// When the answer comes that a handler has promised, and from whom.
+/// The time of an answer that a handler has promised, and its origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Later {
     /// In the turn itself.
@@ -74,27 +74,27 @@ pub enum Later {
     Forgotten,
     /// From a thread of its own.
     Thread,
-    /// From a turn of this actor, which the promise is sent to.
+    /// From a turn of this actor, to which the promise is sent.
     By(usize),
-    /// From whoever finds it there; what was there is dropped.
+    /// From the thread that finds it in this slot; its former content is dropped.
     Slot(usize),
-    /// The same, and the answer has begun.
+    /// The same, after the answer has begun.
     Claimed(usize),
 }
 
-/// What is done with a promise that lies in a slot.
+/// Uses of a promise in a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Settles {
     Keep,
     Drop,
     Forget,
-    /// Keeps it, if nobody has cancelled.
+    /// Keeps it, unless it was cancelled.
     Look,
-    /// Begins to answer, and leaves it there.
+    /// Begins the answer, and leaves it there.
     Claim,
 }
 
-/// What is done with a timer that lies in a slot.
+/// Uses of a timer in a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Touch {
     Cancel,
@@ -103,7 +103,7 @@ pub enum Touch {
     Drop,
 }
 
-/// Another way into an actor, which can be kept.
+/// Other ways into an actor, which can be kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
     Recipient,
@@ -113,39 +113,39 @@ pub enum Way {
     Weak,
 }
 
-/// What of an actor a future waits for.
+/// The state of an actor for which a future waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Watches {
     Idle,
     Ended,
 }
 
-/// What a typed handler does with its context, before all else.
+/// The acts of a typed handler with its context, before all else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Inside {
     Look,
     Stop,
     StopWeak,
     Close,
-    /// Puts its handle where all find it.
+    /// Puts its handle into a public slot.
     KeepHandle,
     KeepWeak,
     ForgetHandle,
 }
 
-/// What a turn awaits.
+/// Objects that a turn awaits.
 #[derive(Clone, Debug)]
 pub enum Await {
-    /// It wakes itself, so often.
+    /// It wakes itself, this many times.
     Yield(u32),
     /// Another thread wakes it, twice, and drops a third waker.
     Thread,
-    /// Its waker lies there; what was there is dropped.
+    /// Its waker is put into this slot; the former content is dropped.
     Keep(usize),
-    /// A promise that lies there.
+    /// A promise in this slot.
     Gift(usize),
-    /// The answer of another actor, whose turn may wait, too. One that does not stand behind its own
-    /// in the order of waiting is polled once.
+    /// The answer of another actor, whose turn may wait, too. An actor that does not stand behind
+    /// its own in the order of waiting is polled once.
     Ask {
         of: usize,
         how: Asks,
@@ -157,27 +157,27 @@ pub enum Await {
         what: Waits,
         letter: Arc<Letter>,
     },
-    /// Polls that once, and drops it or leaves it there.
+    /// Polls that once, and drops it or leaves it in a slot.
     Watch {
         of: usize,
         what: Watches,
         leaves: Option<usize>,
     },
-    /// Polls once what lies there.
+    /// Polls the content of this slot once.
     Future(usize),
     Sleep(u32),
-    /// Nobody wakes it.
+    /// No thread wakes it.
     Nobody,
 }
 
-/// What a turn does, and what it awaits after that.
+/// The acts of a turn, and what it awaits after that.
 #[derive(Clone, Debug)]
 pub struct Leg {
     pub before: Body,
     pub what: Await,
 }
 
-/// What is done with a turn's waker that lies in a slot.
+/// Uses of a turn's waker in a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rings {
     Wake,
@@ -190,7 +190,7 @@ pub enum Rings {
     ForgetClone,
 }
 
-/// What becomes of a reply or a future.
+/// The fate of a reply or a future.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
     Wait(For),
@@ -198,7 +198,7 @@ pub enum Fate {
     Cancel,
     Drop,
     Forget,
-    /// Put into a place where any thread finds it; whatever was there is dropped.
+    /// Put into a slot that any thread finds; the former content is dropped.
     Keep(usize),
 }
 
@@ -240,13 +240,13 @@ pub enum Deed {
         bell: Arc<Bell>,
         then: Fate,
     },
-    /// Promises an answer, has a turn of that actor keep the promise, and waits for the answer.
+    /// Promises an answer, makes a turn of that actor keep the promise, and waits for the answer.
     WaitForPromise {
         by: usize,
         letter: Arc<Letter>,
         limit: For,
     },
-    /// What becomes of a promise that lies there.
+    /// Settles a promise in a slot.
     Settle {
         slot: usize,
         how: Settles,
@@ -260,7 +260,7 @@ pub enum Deed {
         slot: usize,
         letter: Arc<Letter>,
     },
-    /// Takes out what waits in it, and maybe drops it.
+    /// Empties it, and maybe drops the content.
     EmptyWay {
         slot: usize,
         drops: bool,
@@ -277,7 +277,7 @@ pub enum Deed {
         bell: Arc<Bell>,
         then: Fate,
     },
-    /// Calls all that only looks.
+    /// Makes all read-only calls.
     Look {
         of: usize,
         system: usize,
@@ -292,7 +292,7 @@ pub enum Deed {
     DropFuture {
         slot: usize,
     },
-    /// Takes a question back, or the reply to a promise.
+    /// Cancels a request, or the reply to a promise.
     CancelFuture {
         slot: usize,
     },
@@ -302,7 +302,7 @@ pub enum Deed {
     DropHandle {
         of: usize,
     },
-    /// All that the program has of an actor: what is left of it is its entry, if that is out.
+    /// Drops all that the program has of an actor: its entry remains, if that is out.
     DropAll {
         of: usize,
     },
@@ -372,7 +372,7 @@ pub enum Deed {
         to: usize,
         letter: Arc<Letter>,
     },
-    /// A message that is sent later.
+    /// Sends a delayed message.
     SendAfter {
         to: usize,
         micros: u32,
@@ -380,14 +380,14 @@ pub enum Deed {
         letter: Arc<Letter>,
         slot: Option<usize>,
     },
-    /// One that is sent again and again.
+    /// Sends a periodic message.
     TellEvery {
         to: usize,
         micros: u32,
         letter: Arc<Letter>,
         slot: Option<usize>,
     },
-    /// A function of a service, once or again and again.
+    /// Arms a function of a service, once or periodically.
     Arm {
         service: usize,
         micros: u32,
@@ -404,12 +404,12 @@ pub enum Deed {
         slot: usize,
         how: Rings,
     },
-    /// Keeps or drops a promise that turns wait for.
+    /// Keeps or drops a promise for which turns wait.
     Give {
         slot: usize,
         keeps: bool,
     },
-    /// Cuts a turn; the handle stays there or goes.
+    /// Cuts a turn; the handle stays there or is dropped.
     Abort {
         slot: usize,
         stays: bool,
@@ -427,7 +427,7 @@ pub enum Deed {
     },
 }
 
-/// What holds the next actor of a chain.
+/// The holder of the next actor of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Link {
     State,
@@ -444,21 +444,21 @@ pub enum ChainPlace {
     Queue,
 }
 
-/// A message: what its turn does, what its drop does, and the same of its answer.
+/// A message: the steps of its turn and of its drop, and the same of its answer.
 #[derive(Clone, Default)]
 pub struct Letter {
     pub turn: Body,
     pub dropped: Body,
     pub answer: Body,
-    /// The actor that it holds a handle of.
+    /// The actor to which it holds a handle.
     pub carries: Option<usize>,
-    /// Too large to lie in a node.
+    /// Too large for a node.
     pub large: bool,
     /// A sender that gets it back sends it once more.
     pub again: bool,
-    /// What a typed handler does before.
+    /// The acts of a typed handler before the rest.
     pub inside: Vec<Inside>,
-    /// What a turn that may wait does before the rest.
+    /// The acts of a turn that may wait before the rest.
     pub legs: Vec<Leg>,
 }
 
@@ -478,11 +478,11 @@ pub enum PlaceKind {
     Tokio { blocking: bool },
 }
 
-/// What an executor of the program's own does with a drain.
+/// The ways in which an executor of the program handles a drain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Manner {
     AtOnce,
-    /// In a turn of an actor that is made for it.
+    /// In a turn of an actor that is created for it.
     InTurn,
     /// Sends it to an actor.
     ByActor,
@@ -498,12 +498,12 @@ pub enum Manner {
 pub enum Runs {
     Senders,
     Place(usize),
-    /// Its own executor, which does these in turn, and its code before.
+    /// An executor of the program, which does these in turn, and its code before.
     Odd(Vec<Manner>, Body, After),
 }
 
-/// What it does when it has given the drain away, and at each so many questions whether it is closed.
-/// (Then it says that it is.)
+/// Its acts after it has given the drain away, and at each n-th check whether it is closed. (Then
+/// it says that it is.)
 #[derive(Clone, Debug)]
 pub struct After {
     pub body: Body,
@@ -511,7 +511,7 @@ pub struct After {
     pub asked: Body,
 }
 
-/// The most that a drain does.
+/// The budget of a drain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Most {
     Turns(u32),
@@ -531,7 +531,7 @@ pub enum OnPanic {
     Stop,
     Resume,
     Restart,
-    /// So many restarts in so many microseconds, after rests from the first to the longest.
+    /// This many restarts in this many microseconds, after rests from the first to the longest.
     Within {
         most: u32,
         within: u32,
@@ -541,7 +541,7 @@ pub enum OnPanic {
 }
 
 impl OnPanic {
-    /// Does the actor rest before it is restarted?
+    /// True if the actor rests before it is restarted.
     pub fn rests(self) -> bool {
         matches!(self, OnPanic::Within { first: 1.., longest: 1.., .. })
     }
@@ -551,7 +551,7 @@ impl OnPanic {
 pub enum Time {
     Real,
     Virtual,
-    /// Its code is run at each so many looks; it jumps by so many microseconds.
+    /// Its code is run at each n-th read; it jumps by this many microseconds.
     Odd {
         every: u32,
         jump: u32,
@@ -561,33 +561,33 @@ pub enum Time {
 
 #[derive(Clone, Debug)]
 pub struct Actor {
-    /// Made from that: what is said here is the same for all of its actors, but the system and what
-    /// the state holds.
+    /// Created from this spawner: these settings are the same for all of its actors, but the system
+    /// and the content of the state.
     pub spawner: Option<usize>,
-    /// Made by a step.
+    /// Created by a step.
     pub late: bool,
-    /// Made by `new`: nothing of all the rest is said.
+    /// Created by `new`: it has none of the other settings.
     pub plain: bool,
     pub runs: Runs,
     pub room: Room,
     pub budget: Option<Most>,
     pub on_panic: OnPanic,
-    /// What becomes of its messages is counted.
+    /// The fates of its messages are counted.
     pub counted: bool,
     pub system: Option<usize>,
     pub clock: Time,
     /// The service of its delayed messages, if it brings one: then that has its clock, too.
     pub timers: Option<usize>,
-    /// The actor whose handle lies in its state; always a later one.
+    /// The actor whose handle is in its state; always a later one.
     pub holds: Option<usize>,
     pub hooks: Hooks,
 }
 
-/// The hooks that it has. None: it has no such hook.
+/// Its hooks. `None`: it has no such hook.
 #[derive(Clone, Default)]
 pub struct Hooks {
     pub state_dropped: Body,
-    /// What each of them holds is dropped.
+    /// The captures of each of them are dropped.
     pub captured: Body,
     pub restart: Body,
     pub end: Option<Body>,
@@ -595,7 +595,7 @@ pub struct Hooks {
     pub waits: bool,
     pub panicked: Option<Body>,
     pub undelivered: Option<Body>,
-    /// What is undelivered is run elsewhere, or sent once more.
+    /// Undelivered messages are run elsewhere, or sent once more.
     pub rescues: bool,
     pub batch: Option<Body>,
 }
@@ -605,38 +605,38 @@ pub struct Program {
     pub seed: Genome,
     pub profile: &'static str,
     pub places: Vec<PlaceKind>,
-    /// How many systems there are.
+    /// The number of systems.
     pub systems: usize,
     /// The first system has the virtual clock.
     pub virtual_system: bool,
     /// It has timers of its own.
     pub timed: bool,
-    /// How many spawners there are.
+    /// The number of spawners.
     pub spawners: usize,
     pub actors: Vec<Actor>,
-    /// Which of them have turns that may wait.
+    /// The actors that have turns that may wait.
     pub awaits: Vec<bool>,
     pub threads: Vec<Body>,
-    /// A thread runs the queues meanwhile; else they are run by steps and at the end.
+    /// A thread runs the queues meanwhile; otherwise they are run by steps and at the end.
     pub pumped: bool,
     pub ends: Ends,
 }
 
-/// In what order things are let go when all threads have done their steps.
+/// The order in which objects are dropped when all threads have done their steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ends {
-    /// First the mailboxes become empty.
+    /// The mailboxes become empty first.
     Patiently,
-    /// The handles at once, while drains lie in queues.
+    /// The handles at once, while drains are in queues.
     HandlesFirst,
     /// Pools, queues and runtimes at once.
     PlacesFirst,
 }
 
-/// How many futures can lie where any thread finds them.
+/// The number of slots for futures.
 pub const FUTURES: usize = 3;
 
-/// All that a program is made of can be looked through, for its steps.
+/// Visits all parts of a program, for its steps.
 trait Steps {
     fn bodies(&mut self, f: &mut dyn FnMut(&mut Body));
 }
@@ -725,7 +725,7 @@ impl Program {
         self.actors.iter_mut().for_each(|actor| actor.bodies(&mut |body| within(body, f)));
     }
 
-    /// The numbers of its steps. Actors of a spawner have theirs in common.
+    /// Returns the numbers of its steps. Actors of a spawner have theirs in common.
     pub fn steps(&mut self) -> Vec<u32> {
         let (mut all, mut known) = (Vec::new(), HashSet::new());
         self.each_body(&mut |body| {
@@ -734,13 +734,13 @@ impl Program {
         all
     }
 
-    /// The actors that are made from a spawner.
+    /// Returns the actors that are created from a spawner.
     pub fn kin(&self, spawner: usize) -> impl Iterator<Item = usize> + '_ {
         let of = move |(at, actor): (usize, &Actor)| (actor.spawner == Some(spawner)).then_some(at);
         self.actors.iter().enumerate().filter_map(of)
     }
 
-    /// The same with no other steps than those.
+    /// Returns a copy with only these steps.
     pub fn with_only(mut self, kept: &HashSet<u32>) -> Self {
         self.each_body(&mut |body| body.0.retain(|step| kept.contains(&step.id)));
         self
@@ -779,7 +779,7 @@ impl fmt::Debug for Body {
     }
 }
 
-/// What there is, without what does nothing.
+/// Prints the parts, without those that do nothing.
 fn listed(f: &mut fmt::Formatter<'_>, parts: &[(&str, Option<&Body>)]) -> fmt::Result {
     let parts = parts
         .iter()

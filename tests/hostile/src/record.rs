@@ -1,4 +1,4 @@
-//! What a program knows of an actor's restarts, and of the numbers that the actor keeps.
+//! The records of an actor's restarts, and of its own counters.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -12,12 +12,12 @@ use crate::timing;
 use crate::user::World;
 
 thread_local! {
-    /// A state that a spawner's factory has just made. The state that it replaces is the next to
-    /// be dropped here, and says whose it is.
+    /// A state that a spawner's factory has just created. The state that it replaces is dropped
+    /// here next, and identifies the actor.
     static FRESH: RefCell<Option<Arc<Who>>> = const { RefCell::new(None) };
 }
 
-/// Whose a state is.
+/// The actor of a state.
 pub struct Who {
     at: AtomicUsize,
     token: OnceLock<Token>,
@@ -31,7 +31,7 @@ impl Who {
         Arc::new(Who { at, token: token.into(), spoiled })
     }
 
-    /// Nobody's yet.
+    /// A state without an actor yet.
     pub fn fresh() -> Arc<Self> {
         let (at, spoiled) = (NOBODY.into(), false.into());
         let who = Arc::new(Who { at, token: OnceLock::new(), spoiled });
@@ -39,7 +39,8 @@ impl Who {
         who
     }
 
-    /// A state of this actor is about to be dropped: the one that was made here is its successor.
+    /// Records that a state of this actor is about to be dropped: the one that was created here is
+    /// its successor.
     pub fn succeeds(world: &World, at: usize) -> bool {
         let Some(fresh) = FRESH.take() else { return false };
         fresh.at.store(at, SeqCst);
@@ -59,11 +60,11 @@ impl Who {
 /// The messages of an actor, as far as they take places and have an order.
 #[derive(Default)]
 pub struct Places {
-    /// How many were made, and how many of them certainly take no place any more.
+    /// The number of created messages, and of those that certainly take no place any more.
     pub made: AtomicU64,
     gone: AtomicU64,
-    /// Those that were sent, or wait for room, and have not begun: since when, and who has begun
-    /// that was made later.
+    /// Messages that were sent, or wait for room, and have not begun: the time since when, and the
+    /// later message that has begun.
     line: Mutex<Vec<(u32, u64, Option<u32>)>>,
 }
 
@@ -75,12 +76,12 @@ impl Places {
         }
     }
 
-    /// It has come back.
+    /// Records a return.
     pub fn leaves(&self, id: u32) {
         self.line.lock().unwrap().retain(|(one, ..)| *one != id);
     }
 
-    /// Its turn begins. (One of an actor's at a time.)
+    /// Records the beginning of its turn. (One of an actor's at a time.)
     pub fn begins(&self, id: u32, born: u64) {
         self.gone.fetch_add(1, SeqCst);
         let mut line = self.line.lock().unwrap();
@@ -97,12 +98,12 @@ impl Places {
         }
     }
 
-    /// How many are gone before a message is sent.
+    /// Returns the number that are gone before a message is sent.
     pub fn gone(&self) -> u64 {
         self.gone.load(SeqCst)
     }
 
-    /// One is refused for want of room that was sent when so many were gone.
+    /// Checks a refusal for want of room of a message that was sent when this many were gone.
     pub fn refuses(&self, capacity: usize, gone: u64) {
         let others = self.made.load(SeqCst) - gone - 1;
         if others < capacity as u64 {
@@ -112,45 +113,45 @@ impl Places {
         self.comes_back();
     }
 
-    /// One that was sent has come back and takes no place.
+    /// Records that a sent message was returned and takes no place.
     pub fn comes_back(&self) {
         self.gone.fetch_add(1, SeqCst);
     }
 }
 
-/// What was counted of an actor.
+/// The counters of an actor.
 #[derive(Default)]
 pub struct Record {
-    /// What the panic hook was told.
+    /// The number of calls of the panic hook.
     told: AtomicU64,
-    /// How often its factory was called.
+    /// The number of calls of its factory.
     made: AtomicU64,
-    /// The clock must show that before the factory is called.
+    /// The time before which the factory must not be called.
     rests: Mutex<Duration>,
     pub turns: AtomicU64,
-    /// Questions that were taken back, and may be counted as turns.
+    /// Requests that were withdrawn, and may be counted as turns.
     pub cancelled: AtomicU64,
-    /// Messages that are sent to it again and again.
+    /// Messages that are sent to it periodically.
     pub beats: AtomicU64,
     pub room: Places,
-    /// More turns come, or go, than messages.
+    /// True if turns and messages cannot be matched.
     pub is_vague: AtomicBool,
 }
 
 impl Record {
-    /// The panic hook of an actor without a spawner is told.
+    /// Records a call of the panic hook of an actor without a spawner.
     pub fn panicked(&self, world: &World, at: usize) {
         self.told.fetch_add(1, SeqCst);
         let plan = &world.program.actors[at];
         let OnPanic::Within { first, longest, .. } = plan.on_panic else { return };
-        // After the panic of a batch's hook, or by a clock that panics, there is no rest.
+        // After the panic of a batch's hook, or with a clock that panics, there is no rest.
         if plan.hooks.batch.is_none() && !matches!(plan.clock, Time::Odd { .. }) {
             let rest = Duration::from_micros(first.min(longest).into());
             *self.rests.lock().unwrap() = timing::shown(world, at) + rest;
         }
     }
 
-    /// Its factory is called.
+    /// Records a call of its factory.
     pub fn restarts(&self, world: &World, at: usize) {
         let made = self.made.fetch_add(1, SeqCst) + 1;
         let plan = &world.program.actors[at];
@@ -171,7 +172,7 @@ impl Record {
         }
     }
 
-    /// Nothing runs or waits: do the actor's numbers agree with these?
+    /// Compares the actor's counters with these, when nothing runs or waits.
     pub fn check(&self, world: &World, at: usize, actor: &Handle) {
         let plan = &world.program.actors[at];
         let stats = actor.snapshot().stats;

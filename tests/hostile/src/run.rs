@@ -1,4 +1,4 @@
-//! One program, from its first thread to the question whether all is as it must be.
+//! Runs one program, from its first thread to the final checks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -11,7 +11,7 @@ use crate::plan::{Ends, For, Program, Room, Runs};
 use crate::turns;
 use crate::user::{Doing, World, caught};
 
-/// Runs a program. False if something of it is still there, and the process can run no other.
+/// Runs a program. Returns false if a part of it still exists, and the process can run no other.
 pub fn run(program: Program, stack: usize, patience: Duration) -> bool {
     let world = World::new(program, stack, begin());
     let is_well = phases(&world, patience);
@@ -23,7 +23,7 @@ pub fn run(program: Program, stack: usize, patience: Duration) -> bool {
     let is_over = wait(&world, patience, || alive(leaky).is_empty());
     let left = alive(leaky);
     for id in left.iter().take(5) {
-        // Which of them is it a matter of, and does it only take its time?
+        // Finds the cause, and whether it only takes its time.
         let start = Instant::now();
         let comes = wait(&world, patience, || !alive(leaky).contains(id));
         let what = if comes { "dropped too late" } else { "never dropped" };
@@ -44,7 +44,7 @@ pub fn run(program: Program, stack: usize, patience: Duration) -> bool {
     is_over
 }
 
-/// What is known of something that is left: what it is, whose, and how that actor runs.
+/// Describes a remaining object: its kind, its actor, and how that actor runs.
 fn about(world: &World, id: u32) -> String {
     let owner = kind(id).map(|(_, at)| at).filter(|at| *at != NOBODY);
     let plan = owner.map(|at| {
@@ -64,16 +64,16 @@ fn about(world: &World, id: u32) -> String {
     format!("{}, {}", described(id), plan.unwrap_or_default())
 }
 
-/// Was something forgotten on purpose that keeps a thing of this kind at that actor?
+/// True if an object was forgotten on purpose that keeps one of this kind at that actor.
 fn may_stay(world: &World, kind: Kind, at: usize) -> bool {
     if kind == Kind::Hook { world.is_storage_leaky(at) } else { world.is_leaky(at) }
 }
 
-/// So often somebody has looked before something is stuck: all threads of this process have had
-/// their turns meanwhile, however loaded the machine is.
+/// The number of looks before a program is stuck: all threads of this process have run meanwhile,
+/// however loaded the machine is.
 const LOOKS: u32 = 20_000;
 
-/// How long something may take that does nothing.
+/// The time for which nothing may happen.
 struct Patience {
     most: Duration,
     since: Instant,
@@ -86,7 +86,7 @@ impl Patience {
         Patience { most, since: Instant::now(), looks: 0, progress: progress() }
     }
 
-    /// Nothing at all has happened for too long.
+    /// True if nothing at all has happened for too long.
     fn is_over(&mut self) -> bool {
         let now = progress();
         if now != self.progress {
@@ -114,7 +114,7 @@ fn tick(world: &World) {
     thread::park_timeout(Duration::from_micros(50));
 }
 
-/// All threads but the pump have come to their end.
+/// True if all threads but the pump have ended.
 fn is_quiet(world: &World) -> bool {
     world.unfinished().iter().all(|name| name == "pump")
 }
@@ -170,8 +170,8 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
         }
     }
     if ends != Ends::PlacesFirst {
-        // Before anybody is told to stop: that the last handle has gone is enough. What refers
-        // weakly keeps hooks, and nothing else.
+        // Before any thread is asked to stop: it is enough that the last handle has gone. Weak
+        // references keep hooks, and nothing else.
         let hooks = world.weak_ways.lock().unwrap().as_ref().is_some_and(|kept| !kept.is_empty());
         if !lets_go(world, patience, hooks) {
             return false;
@@ -198,7 +198,7 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
         caught(|| drop(weak));
         drop_places(world);
     };
-    // Twice, for user code may put something back meanwhile.
+    // Twice, because user code may put something back meanwhile.
     if !phase("drop of systems and places", rest)
         || !phase("drop of the rest", drop_handles)
         || !phase("drop of what has come back", drop_handles)
@@ -208,7 +208,7 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
     if !wait(world, patience, || world.clockwork.armed() == 0) {
         finding("a timer never fires", &format!("{} are armed", world.clockwork.armed()));
     }
-    // Whoever rests until a service that is run by hand is run has it yet.
+    // An actor that rests until a manual service is run still has it.
     if !lets_go(world, patience, false) {
         return false;
     }
@@ -217,7 +217,7 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
         return false;
     }
     world.pumping.store(false, SeqCst);
-    // What is left is not stuck: it is reported.
+    // The remains are not stuck: they are reported.
     if !wait(world, patience, || threads() == 0) {
         stuck(&format!("{} threads are left", threads()));
         return false;
@@ -226,7 +226,8 @@ fn phases(world: &Arc<World>, patience: Duration) -> bool {
 }
 
 /// Waits until nothing is left, as long as something happens. A pool's thread may be the last to
-/// let something go, and user code puts something back then. False if that cannot be dropped.
+/// release an object, and user code puts something back then. Returns false if that cannot be
+/// dropped.
 fn lets_go(world: &Arc<World>, patience: Duration, hooks_stay: bool) -> bool {
     let stays = |kind, at| hooks_stay && kind == Kind::Hook || may_stay(world, kind, at);
     let is_over = || alive(stays).is_empty() && is_quiet(world);
@@ -247,7 +248,7 @@ fn lets_go(world: &Arc<World>, patience: Duration, hooks_stay: bool) -> bool {
     true
 }
 
-/// Lets futures and handles go, until user code puts none back.
+/// Drops futures and handles, until user code puts none back.
 fn drop_handles(world: &Arc<World>) {
     let mut more = true;
     while more {
@@ -286,7 +287,7 @@ fn drop_places(world: &Arc<World>) {
     }
 }
 
-/// Lets a thread of the program do it: what it does may wait for the clock, or for ever.
+/// Runs a phase on a thread of the program: it may wait for the clock, or for ever.
 fn phase(world: &Arc<World>, name: &str, patience: Duration, f: fn(&Arc<World>)) -> bool {
     world.start(name.into(), Doing::Code, f);
     let is_over = wait(world, patience, || is_quiet(world));
@@ -296,8 +297,8 @@ fn phase(world: &Arc<World>, name: &str, patience: Duration, f: fn(&Arc<World>))
     is_over
 }
 
-/// How many threads of the program and its pools there are. A thread that is started without a name
-/// has that of the one that starts it.
+/// Returns the number of threads of the program and its pools. A thread that is started without a
+/// name has that of the one that starts it.
 fn threads() -> usize {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
     let names =

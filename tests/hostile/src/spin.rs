@@ -1,9 +1,9 @@
 //! Windows of nanoseconds: one future polled, one mailbox fed, one handle cloned in a tight loop,
-//! beside one other step in another thread; with `face`, `timing` and `turns`, what names
-//! `turnwise`.
+//! beside one other step in another thread; with `face`, `timing` and `turns`, the module that
+//! names `turnwise`.
 //!
-//! A spin is a few parts, drawn from a seed. Its ledger is two counters and a flag for each actor: a
-//! lock or a table between two steps would be longer than what is looked for.
+//! A spin is a few parts, drawn from a seed. Its ledger is two counters and a flag for each actor:
+//! a lock or a table between two steps would take longer than the window.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -28,12 +28,12 @@ use crate::case::Genome;
 use crate::face::POOL_THREAD;
 use crate::ledger::{begin, calls, finding, happens};
 
-/// For how long one spin goes round.
+/// The duration of one spin.
 const ROUNDS: Duration = Duration::from_millis(120);
-/// So much waits in the second actor's mailbox at most.
+/// The maximum number of messages in the second actor's mailbox.
 const MOST: usize = 16;
 
-/// What the first thread does, again and again.
+/// The step that the first thread repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Loops {
     WaitTell,
@@ -55,7 +55,7 @@ enum Loops {
     With,
 }
 
-/// The step beside it, and what a waker does when it is cloned, woken or dropped.
+/// The step beside it, and the step of a waker that is cloned, woken or dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Beside {
     Nothing,
@@ -65,7 +65,7 @@ enum Beside {
     Run,
     Post,
     TryWith,
-    /// To the second one, which lies in a queue.
+    /// To the second one, whose drains are in a queue.
     SendOther,
     RunOther,
     /// Runs that queue once.
@@ -77,19 +77,19 @@ enum Beside {
     Abort,
     Handles,
     Look,
-    /// Ends the first actor and makes it anew.
+    /// Ends the first actor and replaces it.
     Stop,
     Close,
     LetGo,
 }
 
-/// How a turn of an actor that may wait goes.
+/// The course of a turn of an actor that may wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Goes {
     Through,
     /// It wakes itself.
     Yields,
-    /// Its waker lies where the other thread finds it.
+    /// Its waker is put where the other thread finds it.
     Waits,
 }
 
@@ -100,7 +100,7 @@ enum Runs {
     Queue,
 }
 
-/// What becomes of a future when it has been polled.
+/// The fate of a future that has been polled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Drop,
@@ -108,7 +108,7 @@ enum Then {
     Again,
 }
 
-/// A part that can be taken away has a number: its place in this list.
+/// A part that can be removed has a number: its place in this list.
 #[derive(Clone)]
 pub struct Spin {
     seed: Genome,
@@ -117,7 +117,7 @@ pub struct Spin {
     runs: Runs,
     room: Option<usize>,
     then: Then,
-    /// So many futures at a time.
+    /// The number of futures at a time.
     at_once: usize,
     other: Goes,
     cloned: Beside,
@@ -229,8 +229,8 @@ impl Spin {
         }
     }
 
-    /// A turn waits for room while one that waits is let in, and the drop of its waker runs a turn
-    /// of another actor.
+    /// A turn waits for room while a waiter is admitted, and the drop of its waker runs a turn of
+    /// another actor.
     fn of_room(seed: Genome, mut rng: Rng) -> Self {
         let fills = [
             Beside::Nothing,
@@ -256,7 +256,7 @@ impl Spin {
         }
     }
 
-    /// The numbers of its parts that can be taken away.
+    /// Returns the numbers of its parts that can be removed.
     pub fn parts(&self) -> Vec<u32> {
         (0..6 + self.beside.len() as u32).collect()
     }
@@ -286,16 +286,16 @@ impl Spin {
     }
 }
 
-/// How many messages to an actor there were.
+/// The numbers of messages to an actor.
 #[derive(Default)]
 struct Known {
     made: AtomicU64,
     gone: AtomicU64,
 }
 
-/// A state; a dropped one says so.
+/// A state, which marks its drop.
 struct State {
-    /// A turn has begun and is not over.
+    /// True while a turn runs.
     is_busy: Arc<AtomicBool>,
     is_there: u64,
 }
@@ -310,7 +310,7 @@ const THERE: u64 = 0x7468_6572_655f_6973;
 
 impl State {
     fn check(&self) {
-        // Through memory, for what is freed may say anything.
+        // Through memory, because a freed value may read as anything.
         if std::hint::black_box(self.is_there) != THERE {
             finding("a turn on a dropped state", "spin");
         }
@@ -418,7 +418,7 @@ impl AsyncHandler<Mail> for State {
     }
 }
 
-/// What both threads see.
+/// The state that both threads share.
 struct Scene {
     spin: Spin,
     first: Mutex<Option<Actor<State>>>,
@@ -430,7 +430,7 @@ struct Scene {
     gift: Mutex<Option<Promise<()>>>,
     abort: Mutex<Option<turnwise::AbortHandle>>,
     over: AtomicBool,
-    /// How many turns there were.
+    /// The number of turns.
     spins: AtomicU64,
 }
 
@@ -441,7 +441,7 @@ thread_local! {
 
 impl Scene {
     fn first(&self) -> Actor<State> {
-        // When a spin ends, a waker may come after the last one is gone.
+        // When a spin ends, a waker may arrive after the last one is gone.
         self.first.lock().unwrap().get_or_insert_with(|| self.make()).clone()
     }
 
@@ -544,7 +544,7 @@ impl Scene {
         }
     }
 
-    /// A future of the first thread, if it does not do all at once.
+    /// Makes a future of the first thread, if it does not do everything at once.
     fn begins(self: &Arc<Self>) -> Option<Underway> {
         fn boxed(future: impl Future + 'static) -> Option<Underway> {
             Some(Box::pin(async { drop(future.await) }))
@@ -619,7 +619,7 @@ impl Scene {
 
 type Underway = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Some instructions, or none.
+/// Runs some instructions, or none.
 fn pause() {
     let times = RNG.with_borrow_mut(|rng| rng.u32(..64));
     (0..times).for_each(|_| spin_loop());
@@ -649,7 +649,7 @@ impl Drop for Bell {
     }
 }
 
-/// Runs a spin. False if something of it is left.
+/// Runs a spin. Returns false if a part of it is left.
 pub fn run(spin: Spin, stack: usize, patience: Duration) -> bool {
     begin();
     let knows: [Arc<Known>; 2] = Default::default();
@@ -694,7 +694,7 @@ pub fn run(spin: Spin, stack: usize, patience: Duration) -> bool {
         let turns = || {
             while start.elapsed() < ROUNDS {
                 for _ in 0..20 {
-                    // It is never empty for long: a turn of it runs wherever a queue is run.
+                    // It is never empty for long: its turns run wherever a queue is run.
                     (0..2).for_each(|_| scene.step(Beside::RunOther));
                     if scene.first().len() < 64 {
                         scene.once();
@@ -712,7 +712,7 @@ pub fn run(spin: Spin, stack: usize, patience: Duration) -> bool {
     is_over(&scene, patience)
 }
 
-/// Lets all go; is every message gone, and no turn under way?
+/// Drops everything. Returns true if every message is gone, and no turn is under way.
 fn is_over(scene: &Arc<Scene>, patience: Duration) -> bool {
     let first = scene.first.lock().unwrap().take();
     if let Some(first) = &first {

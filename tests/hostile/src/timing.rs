@@ -1,8 +1,8 @@
 //! Timers, delayed messages and attempts; one of the three modules that name `turnwise`.
 //!
-//! What the ledger of timers knows: one that fires once has fired or was cancelled or was dropped
-//! with its service or its message, and only one of these; none fires early; none whose
-//! cancelling said so fires at all; and what is due has fired when all is quiet.
+//! The ledger of timers checks: a one-shot timer has fired, was cancelled, or was dropped with its
+//! service or its message, and exactly one of these; none fires early; none fires after a
+//! successful cancel; and due timers have fired when all is quiet.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -18,15 +18,15 @@ use crate::plan::{Body, FUTURES, Letter, Room, Runs, Time, Touch};
 use crate::user::{Mail, State, World, called, caught, panics};
 
 const FIRED: u32 = 1;
-/// Somebody cancels it, and does not know yet whether that comes in time.
+/// A cancel is under way, whose success is not known yet.
 const CANCELLING: u32 = 2;
 const CANCELLED: u32 = 4;
 /// Its function or message is gone without having run.
 const GONE: u32 = 8;
-/// A call of one that comes again may have begun before its cancelling.
+/// A call of a periodic timer may have begun before its cancel.
 const LAST_CALL: u32 = 16;
 
-/// So many messages at most are sent to an actor again and again.
+/// The maximum number of periodic messages to an actor.
 const MOST_BEATS: u64 = 4;
 
 /// A clock that only goes forward.
@@ -34,7 +34,7 @@ const MOST_BEATS: u64 = 4;
 enum Shows {
     Real,
     Virtual(VirtualClock),
-    /// It jumps to and fro: nobody can say what is early.
+    /// It jumps back and forth: "early" is undefined.
     Nothing,
 }
 
@@ -48,10 +48,10 @@ impl Shows {
     }
 }
 
-/// What is known of a timer.
+/// The record of a timer.
 pub struct Alarm {
     flags: AtomicU32,
-    /// It must not fire before, in nanoseconds.
+    /// The time before which it must not fire, in nanoseconds.
     floor: AtomicU64,
     by: Shows,
     once: bool,
@@ -101,7 +101,7 @@ impl Alarm {
     }
 }
 
-/// A timer that lies where any thread finds it.
+/// A timer in a slot that any thread finds.
 struct Set {
     timer: Timer,
     alarm: Arc<Alarm>,
@@ -111,11 +111,11 @@ struct Set {
 pub struct Clockwork {
     /// One that is run by hand, and one with a thread; both on the virtual clock.
     services: [Mutex<Option<Timers>>; 2],
-    /// Each of them may be over.
+    /// True for each service that may have ended.
     ended: [AtomicBool; 2],
     set: [Mutex<Option<Set>>; FUTURES],
     alarms: Mutex<Vec<Arc<Alarm>>>,
-    /// What comes again ends now.
+    /// Set when periodic timers end.
     over: AtomicBool,
 }
 
@@ -141,7 +141,7 @@ impl Clockwork {
         self.services[at].lock().unwrap().clone()
     }
 
-    /// Runs what is due in the service that is run by hand; true if something was.
+    /// Runs what is due in the manual service. Returns true if there was something.
     pub fn run_due(&self) -> bool {
         let timers = self.service(0);
         timers.is_some_and(|timers| caught(|| timers.run_due()) > Some(0))
@@ -158,28 +158,28 @@ impl Clockwork {
         }
     }
 
-    /// The first that should have fired long ago.
+    /// Returns the first timer that should have fired long ago.
     pub fn unsettled(&self, leaky: impl Fn(usize) -> bool) -> Option<String> {
         let alarms = self.alarms.lock().unwrap();
         let late = |alarm: &&Arc<Alarm>| !alarm.is_settled() && !alarm.to.is_some_and(&leaky);
         alarms.iter().find(late).map(|alarm| alarm.said())
     }
 
-    /// What comes again ends with its next call, and nobody can cancel anything any more; true if
-    /// somebody could.
+    /// Ends periodic timers with their next call, after which none can be cancelled. Returns true
+    /// if one could.
     pub fn let_run_out(&self) -> bool {
         self.over.store(true, SeqCst);
         let set: Vec<_> = self.set.iter().filter_map(|slot| slot.lock().unwrap().take()).collect();
         !set.is_empty()
     }
 
-    /// How much is armed.
+    /// Returns the number of armed timers.
     pub fn armed(&self) -> usize {
         let services = (0..2).filter_map(|at| self.service(at));
         services.map(|service| service.len()).sum()
     }
 
-    /// Lets the services go.
+    /// Drops the services.
     pub fn end(&self) {
         for (service, ended) in self.services.iter().zip(&self.ended) {
             ended.store(true, SeqCst);
@@ -188,7 +188,7 @@ impl Clockwork {
         }
     }
 
-    /// Does no timer lie anywhere?
+    /// True if all slots are empty.
     pub fn has_nothing(&self) -> bool {
         self.set.iter().all(|slot| slot.lock().unwrap().is_none())
     }
@@ -207,7 +207,7 @@ impl Function {
     fn call(&self) {
         self.alarm.fires();
         if !self.alarm.once && self.world.clockwork.over.load(SeqCst) {
-            // It is over then.
+            // It ends with this panic.
             panics();
         }
         self.world.user("a timer", &self.body);
@@ -270,7 +270,7 @@ fn micros_of(micros: u32) -> Duration {
     Duration::from_micros(micros.into())
 }
 
-/// Cancels, moves, looks at, or lets go what lies there. Nobody else has it meanwhile.
+/// Cancels, moves, inspects or drops the timer in a slot. No other thread has it meanwhile.
 pub fn touch(world: &Arc<World>, slot: usize, how: Touch) {
     let clockwork = &world.clockwork;
     let Some(set) = clockwork.set[slot].lock().unwrap().take() else { return };
@@ -320,12 +320,12 @@ pub fn sleep(world: &World, service: usize, micros: u32) -> Option<Sleep> {
     Some(world.clockwork.service(service)?.sleep(micros_of(micros)))
 }
 
-/// Does the actor bring timers?
+/// Returns the timers that the actor brings.
 pub fn of_actor(world: &World, at: usize) -> Option<Timers> {
     world.clockwork.service(world.program.actors[at].timers?)
 }
 
-/// What an actor's delayed messages are measured on.
+/// Returns the clock of an actor's delayed messages.
 fn shows(world: &World, at: usize) -> Shows {
     let plan = &world.program.actors[at];
     let system = plan.system.is_some() && world.program.virtual_system;
@@ -338,12 +338,12 @@ fn shows(world: &World, at: usize) -> Shows {
     }
 }
 
-/// What the virtual clock of the program shows.
+/// Returns the time of the program's virtual clock.
 pub fn now(world: &World) -> Duration {
     world.clock.now()
 }
 
-/// What that clock shows; nothing, if it jumps.
+/// Returns the time of that clock; zero, if it jumps.
 pub fn shown(world: &World, at: usize) -> Duration {
     shows(world, at).now().unwrap_or_default()
 }
@@ -405,7 +405,7 @@ pub fn send_after(
     world.clockwork.put(slot, timer, alarm);
 }
 
-/// A message that is sent again and again; its clone is user code.
+/// A periodic message, whose clone is user code.
 pub struct Beat {
     world: Arc<World>,
     to: usize,
@@ -455,7 +455,7 @@ pub fn tell_every(
     let record = &world.entries[to].record;
     record.is_vague.store(true, SeqCst);
     if record.beats.fetch_add(1, SeqCst) >= MOST_BEATS {
-        // With more of them an actor has always something to do.
+        // With more of them an actor would never be idle.
         return;
     }
     let token = world.token(Kind::Timer, to, None);

@@ -1,9 +1,9 @@
-//! Turns that wait: what they await, and who wakes them; with `face` and `timing`, what names
-//! `turnwise`.
+//! Async turns: the objects that they await, and their wakers; with `face` and `timing`, the module
+//! that names `turnwise`.
 //!
-//! A turn that waits keeps its actor, so whatever it waits for has to come: it waits without a
-//! limit for actors behind its own alone, and a thread of the program wakes whom nobody has woken
-//! for a while.
+//! A suspended turn keeps its actor, so the event for which it waits has to come: it waits without
+//! a limit only for actors behind its own, and a thread of the program wakes turns that were not
+//! woken for a while.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -20,13 +20,13 @@ use crate::ledger::{RUN, Token, lacks};
 use crate::plan::{Await, FUTURES, Inside, Rings};
 use crate::user::{Answer, Doing, Mail, State, World, caught, wakes};
 
-/// After so long, whoever was not woken is woken.
+/// The time after which a turn that was not woken is woken.
 const LONG: Duration = Duration::from_millis(2);
 
-/// What lies there, and since when.
+/// The content of a slot, and the time since when it is there.
 type Lying<T> = Mutex<Option<(T, Instant)>>;
 
-/// What can wake a turn, or cut it, where any thread finds it.
+/// Wakers and abort handles of turns, where any thread finds them.
 #[derive(Default)]
 pub struct Desk {
     wakers: [Lying<Kept>; FUTURES],
@@ -43,7 +43,7 @@ struct Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // One of its clones was forgotten: nobody could tell any more that nobody can wake it.
+        // One of its clones was forgotten, so no code could detect that the turn cannot be woken.
         if self.world.entries[self.at].waker_forgotten.load(SeqCst) {
             self.waker.wake_by_ref();
         }
@@ -59,7 +59,7 @@ fn taken<T>(place: &Lying<T>) -> Option<T> {
     place.lock().unwrap().take().map(|(it, _)| it)
 }
 
-/// What has lain there for long.
+/// Takes the content of a slot that has been there for long.
 fn late<T>(place: &Lying<T>) -> Option<T> {
     let mut place = place.lock().unwrap();
     let is_late = place.as_ref().is_some_and(|(_, since)| since.elapsed() > LONG);
@@ -74,7 +74,7 @@ impl Desk {
         empty(&self.wakers) && empty(&self.gifts) && empty(&self.aborts)
     }
 
-    /// Drops all; true if there was something.
+    /// Drops all. Returns true if there was something.
     pub fn clear(&self) -> bool {
         fn cleared<T>(places: &[Lying<T>]) -> bool {
             let all: Vec<_> = places.iter().filter_map(taken).collect();
@@ -92,7 +92,8 @@ impl Desk {
     }
 }
 
-/// Wakes whom nobody has woken for long, each in a thread of its own: a wake may run an executor.
+/// Wakes turns that were not woken for long, each in a thread of its own: a wake may run an
+/// executor.
 pub fn wake_the_forgotten(world: &Arc<World>) {
     while world.pumping.load(SeqCst) {
         if world.held.load(SeqCst) > 0 {
@@ -112,7 +113,7 @@ pub fn wake_the_forgotten(world: &Arc<World>) {
     }
 }
 
-/// What a step does with a turn's waker.
+/// Runs a step with a turn's waker.
 pub fn ring(world: &Arc<World>, slot: usize, how: Rings) {
     let place = &world.desk.wakers[slot];
     let Some(kept) = taken(place) else { return };
@@ -167,7 +168,7 @@ pub fn abort(world: &Arc<World>, slot: usize, stays: bool) {
     }
 }
 
-/// What a handler does with its context.
+/// Runs a handler's steps with its context.
 fn inside(world: &World, at: usize, plan: &[Inside], cx: &mut AsyncContext<State>) {
     let entry = &world.entries[at];
     for deed in plan {
@@ -209,7 +210,7 @@ impl AsyncHandler<Mail> for State {
     }
 }
 
-/// Polls, as the crate's own code that runs nobody.
+/// Polls as the crate's own code, which runs no turn.
 fn polled<R>(cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<R>) -> Poll<R> {
     crate::user::within(Doing::Poll, || poll(cx))
 }
@@ -219,7 +220,7 @@ async fn outcome<F: Future>(future: F) -> F::Output {
     poll_fn(|cx| polled(cx, |cx| future.as_mut().poll(cx))).await
 }
 
-/// Pending once, and woken in the meantime or at once.
+/// Returns pending once, and is woken meanwhile or at once.
 async fn once(mut first: impl FnMut(&Waker)) {
     let mut polls = 0;
     poll_fn(|cx| {
@@ -242,7 +243,7 @@ async fn glance(future: &mut Underway) -> bool {
     .await
 }
 
-/// A turn of this actor awaits.
+/// Runs an await of a turn of this actor.
 pub async fn awaits(world: &Arc<World>, at: usize, what: &Await) {
     match what {
         Await::Yield(times) => {
@@ -335,7 +336,7 @@ async fn waits(
     world.came_of(done, of, id, carries);
 }
 
-/// A part of a turn that may wait, with what says when it is polled.
+/// A part of a turn that may wait, which records its polls.
 pub struct Polls<F> {
     inner: Pin<Box<F>>,
     stay: crate::user::Stay,

@@ -1,4 +1,4 @@
-//! User code: what a program brings along, and what it does when it is called.
+//! User code: the values of a program, and its steps when it is called.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -28,25 +28,25 @@ use crate::record::{Record, Who};
 use crate::timing::{self, Clockwork};
 use crate::turns::{self, Desk};
 
-/// What a thread is doing, as far as it matters to the rules.
+/// The activity of a thread, as far as the rules depend on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Doing {
     /// The steps of a thread of the program.
     Steps,
     Turn,
-    /// User code that is no turn: a hook, a destructor, a waker, a clock, an executor.
+    /// User code outside turns: a hook, a destructor, a waker, a clock, an executor.
     Code,
     /// Inside the crate's `poll`.
     Poll,
 }
 
-/// So deep may user code call the crate, and the crate user code.
+/// The maximum depth of calls between user code and the crate.
 const DEEPEST: u32 = 10;
-/// So many steps may a program make, for user code may be called without an end.
+/// The maximum number of steps of a program, because user code may be called without an end.
 const FUEL: i32 = 600;
 
-/// Who called what a thread is doing: if the crate unwinds, no user code is called by it. What is
-/// dropped in a frame of its own, while that unwinds, is the program's.
+/// The caller of a thread's code. The crate calls no user code while it unwinds. What is dropped in
+/// a frame of its own, while that unwinds, is the program's.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Program,
@@ -59,22 +59,22 @@ enum Side {
 thread_local! {
     static DOING: Cell<Doing> = const { Cell::new(Doing::Code) };
     static SIDE: Cell<Side> = const { Cell::new(Side::Crate { unwinds: false }) };
-    /// A waker or a handle that cuts a turn was called, maybe under a lock that user code takes.
+    /// A waker, or a handle that cuts a turn, was called, maybe under a lock that user code takes.
     static WAKING: Cell<bool> = const { Cell::new(false) };
     /// An executor of the program's own has been called.
     static EXECUTING: Cell<bool> = const { Cell::new(false) };
-    /// What it calls may begin until then.
+    /// Calls may begin until this limit.
     static LIMITED: Cell<Option<Limited>> = const { Cell::new(None) };
-    /// So many steps of it are under way.
+    /// The number of its steps under way.
     static STEPS: Cell<u32> = const { Cell::new(0) };
     /// The payload of a panic is being dropped.
     static DROPPING: Cell<bool> = const { Cell::new(false) };
-    /// What the step before did.
+    /// The step before.
     static BEFORE: Cell<Option<Discriminant<Deed>>> = const { Cell::new(None) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// The actor whose turn was the last here.
+    /// The actor whose turn was the last one on this thread.
     static LAST: Cell<usize> = const { Cell::new(NOBODY) };
-    /// The actors in whose turns this thread is, or those who wait for it.
+    /// The actors in whose turns this thread is, or those that wait for it.
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -82,13 +82,13 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Limited {
     limit: Duration,
-    /// It is over then at the latest: the first end that it runs comes after its look at the clock.
+    /// The latest end: the first actor end that it runs comes after its read of the clock.
     until: Option<Duration>,
-    /// How many ends have begun here since.
+    /// The number of actor ends that have begun here since.
     late: u32,
 }
 
-/// What the thread did before comes back when this is dropped.
+/// Restores the former activity when it is dropped.
 pub struct Was(Doing, Side, Option<Limited>);
 
 fn now(doing: Doing) -> Was {
@@ -99,7 +99,7 @@ fn now(doing: Doing) -> Was {
     Was(DOING.replace(doing), SIDE.replace(side), LIMITED.get())
 }
 
-/// Does that as such code.
+/// Runs a closure as this kind of code.
 pub fn within<R>(doing: Doing, f: impl FnOnce() -> R) -> R {
     let _was = now(doing);
     f()
@@ -126,7 +126,8 @@ impl Drop for Waking {
     }
 }
 
-/// The crate calls user code: may it? Until the guard is dropped, the program's frames are on top.
+/// Checks that the crate may call user code now. Until the guard is dropped, the program's frames
+/// are on top.
 pub fn called(what: &'static str) -> Was {
     face::looks_around();
     if thread::panicking() && SIDE.get() == (Side::Crate { unwinds: false }) {
@@ -147,30 +148,30 @@ impl Drop for Was {
     }
 }
 
-/// What the program has of an actor.
+/// The program's references to an actor.
 #[derive(Default)]
 pub struct Entry {
     pub handle: Mutex<Option<Handle>>,
     pub weak: Mutex<Option<Weak>>,
-    /// States that are alive: one, but for the moment of a restart.
+    /// The number of living states: one, but for the moment of a restart.
     live: AtomicI32,
     running: AtomicBool,
-    /// Something that keeps it, or what it was given, was forgotten on purpose.
+    /// An object that keeps it, or that it was given, was forgotten on purpose.
     leaky: AtomicBool,
-    /// The same of what keeps only its storage, and so its hooks.
+    /// An object that keeps only its storage, and so its hooks, was forgotten on purpose.
     storage_leaky: AtomicBool,
     /// A waker of one of its turns was forgotten on purpose.
     pub waker_forgotten: AtomicBool,
-    /// It was stopped from inside of a turn: no other turn begins.
+    /// It was stopped inside a turn: no other turn begins.
     pub stopped: AtomicBool,
     /// It has ended, and every message it accepted must have run.
     pub ended_well: AtomicBool,
-    /// Somebody has made it, or has tried to.
+    /// It was created, or a creation was tried.
     tried: AtomicBool,
     pub made: AtomicBool,
-    /// How often its end hook was told.
+    /// The number of calls of its end hook.
     pub ends: AtomicI32,
-    /// Turns that have panicked, less what the panic hook was told.
+    /// Turns that have panicked, less the calls of the panic hook.
     pub panics: AtomicI32,
     pub record: Record,
 }
@@ -188,12 +189,12 @@ struct Kept {
     _token: Option<Token>,
 }
 
-/// What a future came from.
+/// The origin of a future.
 #[derive(Clone, Copy)]
 struct Origin {
-    /// The actor; nobody's, if it is a system's.
+    /// The actor; none, if it is a system's.
     to: usize,
-    /// The message, or what stands for it.
+    /// The message, or its substitute.
     group: u32,
     carries: Option<usize>,
 }
@@ -218,22 +219,23 @@ pub struct World {
     late: Mutex<Vec<face::Drain>>,
     runners: Mutex<HashMap<usize, face::Runner>>,
     fuel: AtomicI32,
-    /// How many steps have begun, and how many threads are in the middle of one.
+    /// The number of steps that have begun, and of threads in the middle of one.
     steps: AtomicU64,
     stepping: AtomicI32,
     moments: AtomicU64,
-    /// So many threads want no turn woken.
+    /// The number of threads that do not allow wakes.
     pub held: AtomicI32,
     threads: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
-    /// Actors that keep other ones, by a handle in a state or a message.
+    /// Actors that keep others, by a handle in a state or a message.
     keeps: Mutex<HashSet<(usize, usize)>>,
     pub pumping: AtomicBool,
     /// An executor has run a queue in its call. A thread that is about to block cannot do that
-    /// later, and gives what lay there to the global pool.
+    /// later, and gives the drains there to the global pool.
     runs_in_executor: AtomicBool,
 }
 
-/// Runs user code that may unwind, to its very end: the drop of a panic's payload is user code too.
+/// Runs user code that may unwind, to its very end: the drop of a panic's payload is user code,
+/// too.
 pub fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
     let mut result = catch_unwind(AssertUnwindSafe(f));
     loop {
@@ -319,7 +321,7 @@ impl World {
         }
     }
 
-    /// The actors that share with this one what was said about it.
+    /// Returns the actors that share their settings with this one.
     fn kin(&self, at: usize) -> Vec<usize> {
         let spawner = self.program.actors[at].spawner;
         spawner.map_or(vec![at], |spawner| self.program.kin(spawner).collect())
@@ -337,14 +339,14 @@ impl World {
         self.entries[at].weak.lock().unwrap().clone()
     }
 
-    /// Does it certainly take messages?
+    /// True if it certainly takes messages.
     pub fn is_open(&self, at: usize) -> bool {
-        // One that is being stopped is closed a moment later.
+        // An actor that is being stopped is closed a moment later.
         let is_open = |actor: Handle| !actor.is_closed() && actor.stop_cause().is_none();
         self.weak(at).and_then(|weak| weak.upgrade()).is_some_and(is_open)
     }
 
-    /// May the tokens of this actor stay?
+    /// True if the tokens of this actor may stay.
     pub fn is_leaky(&self, at: usize) -> bool {
         let keeps = self.keeps.lock().unwrap();
         let mut leaky: HashSet<usize> =
@@ -362,7 +364,7 @@ impl World {
         }
     }
 
-    /// How many states of it there are.
+    /// Returns the number of its states.
     pub fn live(&self, at: usize) -> i32 {
         self.entries[at].live.load(SeqCst)
     }
@@ -371,13 +373,13 @@ impl World {
         self.entries[at].leaky.store(true, SeqCst);
     }
 
-    /// May its hooks stay? They are its spawner's, if it has one.
+    /// True if its hooks may stay. They are its spawner's, if it has one.
     pub fn is_storage_leaky(&self, at: usize) -> bool {
         let leaky = |at: usize| self.entries[at].storage_leaky.load(SeqCst) || self.is_leaky(at);
         self.kin(at).into_iter().any(leaky)
     }
 
-    /// The hooks of an actor that has ended were called as often as they must.
+    /// Checks that the hooks of an actor that has ended were called.
     pub fn check_hooks(&self, at: usize) {
         let (entry, hooks) = (&self.entries[at], &self.program.actors[at].hooks);
         if !entry.made.load(SeqCst) || self.is_leaky(at) {
@@ -387,13 +389,14 @@ impl World {
         if hooks.end.is_some() && ends != 1 {
             finding("an end hook was not told once", &format!("actor {at}: {ends} times"));
         }
-        // A destructor may panic in a turn that is over for us.
+        // A destructor may panic in a turn that is over for this ledger.
         if hooks.panicked.is_some() && entry.panics.load(SeqCst) > 0 {
             finding("a panic that no hook was told of", &format!("actor {at}"));
         }
     }
 
-    /// What was forgotten held a message to this actor: that and all that came from it may stay.
+    /// An object that was forgotten held a message to this actor: it and all that came from it may
+    /// stay.
     fn forgives(&self, to: usize, group: u32, carries: Option<usize>) {
         mark(group, FORGIVEN);
         self.entries[to].storage_leaky.store(true, SeqCst);
@@ -419,14 +422,14 @@ impl World {
         self.threads.lock().unwrap().push((name, thread.expect("a thread can be had")));
     }
 
-    /// The threads that have not come to their end.
+    /// Returns the threads that have not ended.
     pub fn unfinished(&self) -> Vec<String> {
         let mut threads = self.threads.lock().unwrap();
         threads.retain(|(_, thread)| !thread.is_finished());
         threads.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// A new state of this actor.
+    /// Makes a new state of this actor.
     pub fn state(self: &Arc<Self>, at: usize) -> State {
         self.entries[at].live.fetch_add(1, SeqCst);
         let holds = self.program.actors[at].holds;
@@ -438,23 +441,23 @@ impl World {
         State { who, world: self.clone(), is_real: true, holds }
     }
 
-    /// A new state of an actor of a spawner, which is known when its old one goes.
+    /// Makes a new state of a spawner's actor, which is known when its old one is dropped.
     pub fn fresh_state(self: &Arc<Self>) -> State {
         State { who: Who::fresh(), world: self.clone(), is_real: true, holds: None }
     }
 
-    /// Something to run a message on that its actor has not run.
+    /// Makes a state on which to run a message that its actor has not run.
     pub fn scratch(self: &Arc<Self>, at: usize) -> State {
         let who = Who::new(at, self.token(Kind::State, NOBODY, None));
         State { who, world: self.clone(), is_real: false, holds: None }
     }
 
-    /// A number for each moment.
+    /// Returns a number for each moment.
     pub fn moment(&self) -> u64 {
         self.moments.fetch_add(1, SeqCst)
     }
 
-    /// From now on, whatever is made for that actor comes after this message.
+    /// Records that messages created for that actor from now on come after this one.
     fn is_in_line(&self, to: usize, id: u32) {
         if let Some(entry) = self.entries.get(to) {
             entry.record.room.is_in_line(id, self.moment());
@@ -472,7 +475,7 @@ impl World {
         Mail { token, to, world, plan, born, is_again: false, carries }
     }
 
-    /// User code is called.
+    /// Runs a call of user code.
     pub fn user(self: &Arc<Self>, what: &'static str, body: &Body) {
         let _called = called(what);
         if !body.0.is_empty() {
@@ -489,19 +492,20 @@ impl World {
         }
     }
 
-    /// The steps of a thread of the program: one that panics is followed by the next.
+    /// Runs the steps of a thread of the program: a step that panics is followed by the next.
     pub fn steps(self: &Arc<Self>, body: &Body) {
         for step in &body.0 {
             caught(|| self.step(step));
         }
     }
 
-    /// Is that actor run by an executor's own threads, and is it run whatever others do?
+    /// Returns whether an executor's own threads run that actor, and whether it runs whatever other
+    /// threads do.
     fn keeps_going(&self, to: usize) -> (bool, bool) {
         let (own_thread, kept) = match &self.program.actors[to].runs {
             Runs::Senders => (false, true),
             Runs::Odd(manners, ..) => (
-                // The actor that it is run by is run by whoever waits.
+                // The actor that runs it is run by its waiters.
                 self.program.actors[to].spawner.is_some()
                     || manners.iter().any(|manner| *manner != Manner::ByActor),
                 manners.iter().all(|manner| match manner {
@@ -521,29 +525,30 @@ impl World {
                 PlaceKind::Rayon | PlaceKind::Tokio { .. } => (true, true),
             },
         };
-        // One that rests waits for timers, which a thread of ours may be what runs.
+        // An actor that rests waits for timers, which a thread of the program may run.
         let plan = &self.program.actors[to];
         let rests = plan.on_panic.rests();
         let by_hand = plan.timers == Some(0) && !self.program.pumped;
         match rests {
             true => (true, kept && !by_hand && !matches!(plan.clock, Time::Odd { .. })),
-            // A turn that waits goes on in the global pool.
+            // A suspended turn continues in the global pool.
             false => (own_thread || self.program.awaits[to], kept),
         }
     }
 
-    /// May a turn of the one wait without a limit for the other?
+    /// True if a turn of the one may wait without a limit for the other.
     pub fn may_await(&self, at: usize, of: usize) -> bool {
         let may = at < of && self.keeps_going(of).1;
         if may {
-            // What is forgotten of the other keeps the turn, and what of the turn, the answer.
+            // A forgotten part of the other keeps the turn, and a forgotten part of the turn the
+            // answer.
             self.keeps.lock().unwrap().extend([(of, at), (at, of)]);
         }
         may
     }
 
-    /// May this thread wait without a limit for that actor? It needs somebody to run the actor
-    /// without this thread, and an order of waiting.
+    /// True if this thread may wait without a limit for that actor. That needs another thread to
+    /// run the actor, and an order of waiting.
     fn may_wait(&self, to: usize) -> bool {
         let (own_thread, kept) = self.keeps_going(to);
         kept && match DOING.get() {
@@ -767,7 +772,7 @@ impl World {
             Deed::ForgetFuture { slot } => {
                 if let Some(kept) = self.futures[*slot].lock().unwrap().take() {
                     self.forgets(kept.of);
-                    // Nobody could tell any more that nobody can wake that turn.
+                    // No code could detect any more that the turn cannot be woken.
                     kept.turn_of.into_iter().for_each(|at| self.leaks(at));
                     std::mem::forget(kept);
                 }
@@ -819,7 +824,7 @@ impl World {
                 }
             }
             Deed::WaitEnded { of, limit } => {
-                // Nobody may ever end it.
+                // It may never end.
                 let limit = if *limit == For::Ever { For::Micros(1000) } else { *limit };
                 if let Some(actor) = self.handle(*of) {
                     face::wait_ended(&actor, self.limit(limit, *of));
@@ -843,7 +848,7 @@ impl World {
             Deed::ShutDownPlace { place, limit } => {
                 let place_at = *place;
                 let place = self.places[*place].lock().unwrap().take();
-                // Whoever runs a queue at the moment lets it go.
+                // The thread that runs a queue at the moment releases it.
                 if let Some(shared) = place.and_then(Arc::into_inner) {
                     let is_over = asks(|| shared.shut_down(*limit));
                     if is_over && DOING.get() == Doing::Steps {
@@ -878,11 +883,11 @@ impl World {
             Deed::Pause { micros: 0 } => thread::yield_now(),
             Deed::Pause { micros } => thread::sleep(Duration::from_micros((*micros).into())),
             Deed::Panic { dropped } => {
-                // A second panic in an unwinding thread ends the process, and rightly.
+                // A second panic in an unwinding thread rightly ends the process.
                 if !thread::panicking() {
                     let token = self.token(Kind::Payload, NOBODY, None);
                     if DROPPING.get() {
-                        // The drop of a payload panics: what comes of that may be forgotten.
+                        // The drop of a payload panics: the result of that may be forgotten.
                         mark(token.id, FORGIVEN);
                     }
                     panic_any(Payload {
@@ -926,7 +931,7 @@ impl World {
         }
     }
 
-    /// A future that is polled here, and then waited for, kept, dropped or forgotten.
+    /// Handles a future that is polled here, and then waited for, kept, dropped or forgotten.
     fn underway(
         self: &Arc<Self>,
         mut future: Underway,
@@ -983,7 +988,7 @@ impl World {
         }
     }
 
-    /// A future that came from no message.
+    /// Handles a future that came from no message.
     fn look_out(self: &Arc<Self>, future: Underway, of: usize, bell: &Arc<Bell>, then: Fate) {
         let token = self.token(Kind::Future, of, None);
         let of = Origin { to: of, group: token.id, carries: None };
@@ -991,7 +996,7 @@ impl World {
         self.underway(future, of, Some(token), bell, then);
     }
 
-    /// A future is forgotten that holds a handle, or a system.
+    /// Records that a future is forgotten that holds a handle, or a system.
     fn forgets(&self, of: Origin) {
         if of.to == NOBODY {
             mark(of.group, FORGIVEN);
@@ -1002,7 +1007,7 @@ impl World {
         self.leaks(of.to);
     }
 
-    /// It is ready, and stays so.
+    /// Checks that a future that is ready stays so.
     fn is_done(self: &Arc<Self>, done: Done, future: &mut Underway, of: Origin, waker: &Waker) {
         if future.is_flat() {
             self.is_answered(matches!(done, Done::Answered(_)), of.group, KEPT);
@@ -1034,12 +1039,12 @@ impl World {
         }
     }
 
-    /// The same, of a future that a turn has polled.
+    /// Settles a future that a turn has polled.
     pub fn came_of(&self, done: Done, to: usize, group: u32, carries: Option<usize>) {
         self.comes_of(done, Origin { to, group, carries });
     }
 
-    /// A turn leaves a future that it has polled where any thread finds it.
+    /// Puts a future that a turn has polled into a slot that any thread finds.
     pub fn leave(&self, slot: usize, (at, to): (usize, usize), future: Underway) {
         let token = self.token(Kind::Future, to, None);
         let of = Origin { to, group: token.id, carries: None };
@@ -1049,7 +1054,7 @@ impl World {
         self.keep(slot, Kept { future, of, woken, is_pending: false, left, turn_of, _token });
     }
 
-    /// Drops futures that turns have left long ago: they keep wakers of these.
+    /// Drops futures that turns have left long ago, which keep wakers of these.
     pub fn drop_left(self: &Arc<Self>, long: Duration) {
         for slot in &self.futures {
             let mut slot = slot.lock().unwrap();
@@ -1063,10 +1068,10 @@ impl World {
         }
     }
 
-    /// A turn polls a future that lies there.
+    /// Polls a future in a slot, from a turn.
     pub fn poll_what_lies_there(self: &Arc<Self>, at: usize, slot: usize, cx: &mut Context<'_>) {
         let Some(mut kept) = self.futures[slot].lock().unwrap().take() else { return };
-        // Its own waker has given way to the turn's.
+        // The turn's waker has replaced its own.
         kept.is_pending = false;
         (kept.left, kept.turn_of) = (Some(Instant::now()), Some(at));
         let polled = within(Doing::Poll, || kept.future.poll(cx));
@@ -1076,7 +1081,7 @@ impl World {
         }
     }
 
-    /// A question was asked. `comes`: if it runs, its answer comes whatever this thread does.
+    /// Settles a request. `comes`: if it runs, its answer comes whatever this thread does.
     fn settle(
         self: &Arc<Self>,
         mut asked: Asked,
@@ -1139,7 +1144,7 @@ impl World {
                 );
             }
             (_, Underway::Asked(asked)) => asked,
-            // What waits in it can only be polled.
+            // Its content can only be polled.
             (_, _) => return,
         };
         let limit = |limit| match self.limit(limit, of.to) {
@@ -1155,13 +1160,13 @@ impl World {
         self.came_out(outcome, of, alone);
     }
 
-    /// Does no other thread make a step? Then it waits for none.
+    /// Returns a value if no other thread makes a step, and so waits for none.
     fn is_alone(&self) -> Option<u64> {
         (self.stepping.load(SeqCst) == 1).then(|| self.steps.load(SeqCst))
     }
 
-    /// A wait was refused that began when this thread was alone, or not. One that is in a circle waits
-    /// in the middle of something.
+    /// Checks the refusal of a wait that began when this thread was alone, or not. A turn in a
+    /// circle waits in the middle of something.
     fn check_circle(&self, names: &[String], alone: Option<u64>) {
         if alone.is_none() || alone != self.is_alone() {
             return;
@@ -1184,7 +1189,7 @@ impl World {
             Outcome::Withdrawn => is_withdrawn(of.group),
             _ => {}
         }
-        // One that has its message back may send it after all.
+        // A sender that has its message back may send it after all.
         let Outcome::Cancelled(Some(mail)) = outcome else { return };
         if let (Some(mail), Some(actor)) = (mail.sent_after_all(), self.handle(of.to)) {
             let id = mail.token.id;
@@ -1192,7 +1197,7 @@ impl World {
         }
     }
 
-    /// It never runs, and may yet be counted as a turn.
+    /// Records that it never runs, and may yet be counted as a turn.
     fn is_cancelled(&self, to: usize, id: u32) {
         if let Some(entry) = self.entries.get(to) {
             entry.record.cancelled.fetch_add(1, SeqCst);
@@ -1200,7 +1205,7 @@ impl World {
         is_cancelled(id);
     }
 
-    /// Do the actors' numbers agree with what happened?
+    /// Checks that the actors' counters agree with the events.
     pub fn check_numbers(self: &Arc<Self>) {
         let all = 0..self.entries.len();
         if all.clone().any(|at| self.is_leaky(at)) || !self.is_settled() {
@@ -1213,7 +1218,7 @@ impl World {
         }
     }
 
-    /// A handler has promised an answer.
+    /// Settles an answer that a handler has promised.
     pub fn promised(self: &Arc<Self>, mut owed: Owed, later: Later) {
         match later {
             Later::AtOnce => owed.keep(),
@@ -1230,7 +1235,7 @@ impl World {
                 });
             }
             Later::By(at) => {
-                // It lies in that actor's mailbox.
+                // It is in that actor's mailbox.
                 self.keeps.lock().unwrap().insert((at, owed.to));
                 if let Some(actor) = self.handle(at) {
                     face::pass_on(self, at, &actor, owed);
@@ -1269,7 +1274,7 @@ impl World {
         poll(&mut Context::from_waker(waker))
     }
 
-    /// Waits until all actors are idle, but for those that something forgotten keeps.
+    /// Waits until all actors are idle, but for those that a forgotten object keeps.
     fn is_settled(&self) -> bool {
         let is_idle = |at: usize| {
             self.is_leaky(at)
@@ -1287,12 +1292,12 @@ impl World {
         false
     }
 
-    /// Everything is quiet: a future that would be ready now has been woken.
+    /// Checks, when everything is quiet, that a future that would be ready now has been woken.
     pub fn check_wakes(self: &Arc<Self>) {
         for slot in &self.futures {
             let Some(mut kept) = slot.lock().unwrap().take() else { continue };
             let Origin { to, group, .. } = kept.of;
-            // An actor that something forgotten keeps may be in the middle of anything.
+            // An actor that a forgotten object keeps may be in the middle of anything.
             let leaky = match to {
                 NOBODY => (0..self.entries.len()).any(|at| self.is_leaky(at)),
                 to => self.is_leaky(to),
@@ -1312,7 +1317,7 @@ impl World {
             if ready == Some(false) && settled {
                 finding("a settled promise leaves its asker waiting", &at());
             }
-            // Whoever settles it may be just about to wake.
+            // The thread that settles it may be just about to wake.
             let is_woken = || {
                 (0..2000).any(|_| {
                     happens();
@@ -1323,7 +1328,7 @@ impl World {
             };
             // A limit may be over just now.
             let limited = kept.future.has_limit();
-            // The drop of its old waker may be what makes it ready.
+            // The drop of its old waker may make it ready.
             let alone = steps == self.steps.load(SeqCst);
             if ready == Some(true) && alone && !limited && !before && !is_woken() {
                 finding("a wake-up was lost", &at());
@@ -1331,8 +1336,9 @@ impl World {
         }
     }
 
-    /// That place is gone: what its actors have accepted has its fate, also beside a turn that
-    /// waits. (A turn that is woken meanwhile goes to an executor that drops it: nobody wakes one.)
+    /// Checks after the end of an executor that accepted messages of its actors have their fates,
+    /// also beside a suspended turn. (A turn that is woken meanwhile goes to an executor that drops
+    /// it: no thread wakes one.)
     pub fn check_gone(self: &Arc<Self>, place: usize) {
         let judged = |at: &usize| {
             let plan = &self.program.actors[*at];
@@ -1369,7 +1375,7 @@ impl World {
         self.held.fetch_sub(1, SeqCst);
     }
 
-    /// Has nobody put anything back?
+    /// True if nothing was put back.
     pub fn has_nothing(&self) -> bool {
         fn empty<T>(slots: &[Mutex<Option<T>>]) -> bool {
             slots.iter().all(|slot| slot.lock().unwrap().is_none())
@@ -1385,7 +1391,7 @@ impl World {
             && self.entries.iter().all(entries)
     }
 
-    /// True if there was one.
+    /// Returns true if there was one.
     pub fn drop_futures(&self) -> bool {
         fn taken<T>(slots: &[Mutex<Option<T>>]) -> Vec<T> {
             slots.iter().filter_map(|slot| slot.lock().unwrap().take()).collect()
@@ -1403,7 +1409,7 @@ impl World {
         dropped(taken(&self.ways)) || kept || owed || desk
     }
 
-    /// Runs what lies in queues, until told otherwise.
+    /// Runs the drains of queues, until it is asked to stop.
     pub fn pump(self: &Arc<Self>) {
         while self.pumping.load(SeqCst) {
             let mut ran = false;
@@ -1422,7 +1428,7 @@ impl World {
         }
     }
 
-    /// What an executor of the program's own does.
+    /// Handles a drain as an executor of the program does.
     pub fn execute(
         self: &Arc<Self>,
         at: usize,
@@ -1441,7 +1447,7 @@ impl World {
         }
         match manners[call % manners.len()] {
             Manner::AtOnce => asks(|| drain.run()),
-            // Whoever runs a turn here is the executor itself.
+            // The thread that runs a turn here is the executor itself.
             Manner::InTurn => {
                 let _reset = (Waking(WAKING.replace(false)), now(Doing::Code));
                 face::run_in_a_turn(drain);
@@ -1452,7 +1458,7 @@ impl World {
                 self.start(format!("actor {at}'s executor"), Doing::Code, |_| drain.run())
             }
             Manner::Forget => {
-                // Nobody says whose of its actors it is.
+                // It is unknown which of its actors it is.
                 self.kin(at).into_iter().for_each(|at| self.leaks(at));
                 std::mem::forget(drain);
             }
@@ -1467,13 +1473,13 @@ impl World {
         Ok(())
     }
 
-    /// The actor that runs the drains of this one.
+    /// Returns the actor that runs the drains of this one.
     fn runner(&self, at: usize) -> face::Runner {
         let mut runners = self.runners.lock().unwrap();
         runners.entry(at).or_insert_with(face::runner).clone()
     }
 
-    /// What such an executor says before a thread waits: that the wait would not end, now and then.
+    /// Returns, now and then, that a wait would not end on this executor.
     pub fn needs_this_thread(self: &Arc<Self>, at: usize, wait: usize) -> bool {
         let Runs::Odd(_, _, asked) = &self.program.actors[at].runs else { return false };
         let (_called, every) = (called("an executor"), asked.every as usize);
@@ -1484,7 +1490,7 @@ impl World {
         now
     }
 
-    /// What such an executor says of itself, now and then.
+    /// Returns, now and then, that such an executor has ended.
     pub fn is_executor_closed(self: &Arc<Self>, at: usize, question: usize) -> bool {
         let Runs::Odd(_, _, asked) = &self.program.actors[at].runs else { return false };
         let (_called, every) = (called("an executor"), asked.every as usize);
@@ -1496,7 +1502,7 @@ impl World {
     }
 }
 
-/// Is the code of an executor over?
+/// Restores, when it is dropped, whether an executor's code runs.
 struct ResetExecuting(bool);
 
 impl Drop for ResetExecuting {
@@ -1505,7 +1511,7 @@ impl Drop for ResetExecuting {
     }
 }
 
-/// Is the drop of a payload over?
+/// Restores, when it is dropped, whether a payload is being dropped.
 struct Reset(bool);
 
 impl Drop for Reset {
@@ -1514,7 +1520,7 @@ impl Drop for Reset {
     }
 }
 
-/// A step is under way.
+/// Counts a step that is under way.
 struct Stepping(Arc<World>);
 
 impl Stepping {
@@ -1544,7 +1550,7 @@ impl Drop for Up {
     }
 }
 
-/// A message was accepted or has come back.
+/// Records that a message was accepted or returned.
 fn sent(id: u32, accepted: bool) {
     let before = mark(id, if accepted { ACCEPTED } else { BACK });
     if !accepted && before & RUN != 0 {
@@ -1552,7 +1558,8 @@ fn sent(id: u32, accepted: bool) {
     }
 }
 
-/// The same of a message that is no question: if it is typed, the undelivered hook knows it.
+/// Records that a message that is no request was accepted or returned: if it is typed, the
+/// undelivered hook knows it.
 fn told(id: u32, accepted: bool, typed: bool) {
     if accepted && typed {
         mark(id, TOLD);
@@ -1560,7 +1567,7 @@ fn told(id: u32, accepted: bool, typed: bool) {
     sent(id, accepted);
 }
 
-/// The limit of a future, which depends on what it came from.
+/// Returns the limit of a future, which depends on its origin.
 fn limit_of(group: u32) -> Option<Limit> {
     match group % 8 {
         4 => Some(Limit::Immediate),
@@ -1571,21 +1578,21 @@ fn limit_of(group: u32) -> Option<Limit> {
     }
 }
 
-/// A promise was claimed.
+/// Records that a promise was claimed.
 pub fn is_claimed(group: u32) {
     if mark(group, CLAIMED) & WITHDRAWN != 0 {
         finding("a cancelled promise was claimed", &described(group));
     }
 }
 
-/// The reply to a promise was cancelled.
+/// Records that the reply to a promise was cancelled.
 fn is_withdrawn(group: u32) {
     if mark(group, WITHDRAWN) & CLAIMED != 0 {
         finding("a claimed promise was cancelled", &described(group));
     }
 }
 
-/// It never runs.
+/// Records that it never runs.
 fn is_cancelled(id: u32) {
     if mark(id, BACK) & RUN != 0 {
         finding("a cancelled message ran", &described(id));
@@ -1593,7 +1600,7 @@ fn is_cancelled(id: u32) {
 }
 
 impl How {
-    /// Is the message a value, and not a closure?
+    /// True if the message is a value, and not a closure.
     fn is_typed(self) -> bool {
         match self {
             How::Tell | How::PostTyped | How::TellWithin(_) | How::Recipient => true,
@@ -1606,13 +1613,13 @@ impl How {
 pub struct State {
     who: Arc<Who>,
     world: Arc<World>,
-    /// An actor's, and not something in its place.
+    /// True for an actor's state, and false for a substitute.
     is_real: bool,
     holds: Option<Handle>,
 }
 
 impl State {
-    /// A turn begins here that may wait.
+    /// Begins a turn that may wait.
     fn stay(&mut self, to: usize) -> Stay {
         let turn = self.turn(to);
         let (who, world) = (turn.who.clone(), turn.world.clone());
@@ -1621,7 +1628,7 @@ impl State {
         Stay { who, world, at: to, polls: 0 }
     }
 
-    /// A turn begins here.
+    /// Begins a turn.
     fn turn(&mut self, to: usize) -> Turn {
         if self.is_real && self.world.entries[to].stopped.load(SeqCst) {
             finding("a turn after a stop from inside", &format!("actor {to}"));
@@ -1629,7 +1636,7 @@ impl State {
         self.message(to)
     }
 
-    /// The turn of a message begins here.
+    /// Begins the turn of a message.
     pub fn message(&mut self, to: usize) -> Turn {
         let entry = &self.world.entries[to];
         if self.is_real {
@@ -1645,7 +1652,7 @@ impl State {
         self.hook_of(to, true)
     }
 
-    /// The end of a batch: that of a turn that was cut comes where that was done.
+    /// Begins the end of a batch: that of a turn that was cut comes where that was done.
     pub fn batch_end(&mut self, to: usize) -> Turn {
         let awaits = self.world.program.awaits[to];
         self.hook_of(to, !awaits)
@@ -1676,14 +1683,14 @@ impl State {
         Turn { who, world, at: to, is_real, ends, unwinds, _was }
     }
 
-    /// The actor that it is the state of.
+    /// Returns the actor of this state.
     pub fn at(&self) -> usize {
         self.who.at()
     }
 }
 
 impl World {
-    /// May this thread run that actor just now?
+    /// Checks that this thread may run that actor just now.
     fn check_place(&self, to: usize) {
         let plan = &self.program.actors[to];
         let runs = &plan.runs;
@@ -1711,7 +1718,7 @@ pub struct Stay {
 }
 
 impl Stay {
-    /// It is polled until that is dropped.
+    /// Marks a poll, until the returned turn is dropped.
     pub fn is_polled(&mut self) -> Turn {
         drop(called("a turn that waits"));
         let entry = &self.world.entries[self.at];
@@ -1744,7 +1751,7 @@ impl Drop for Stay {
     }
 }
 
-/// The shutdown of a system, which has that limit by the virtual clock.
+/// Shuts a system down with this limit by the virtual clock.
 pub fn shuts_down<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
     let before = LIMITED.replace(Some(Limited { limit, until: None, late: 0 }));
     let _was = Was(DOING.get(), SIDE.get(), before);
@@ -1752,7 +1759,8 @@ pub fn shuts_down<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
 }
 
 impl World {
-    /// An actor ends here: in time? Between a look at the clock and an end, others may move it.
+    /// Checks that an actor that ends here ends in time. Between a read of the clock and an end,
+    /// other threads may move it.
     fn check_limit(&self, at: usize) {
         let Some(mut limited) = LIMITED.get() else { return };
         let now = timing::now(self);
@@ -1810,8 +1818,8 @@ pub struct Turn {
     _was: Was,
 }
 
-/// The actor whose turn was the last on this thread: a spawner's hook that is told of a panic is
-/// told of one of this actor. It is the same after this is dropped.
+/// The actor whose turn was the last on this thread: a panic that a spawner's hook gets is one of
+/// this actor. It is the same after this is dropped.
 pub struct Last(pub usize);
 
 impl Last {
@@ -1848,9 +1856,9 @@ pub struct Mail {
     to: usize,
     world: Arc<World>,
     plan: Arc<Letter>,
-    /// When it was made.
+    /// The moment of its creation.
     born: u64,
-    /// It was given back before.
+    /// It was returned before.
     is_again: bool,
     carries: Option<Handle>,
 }
@@ -1860,7 +1868,7 @@ impl Mail {
         self.run_by(state, |_, _, _| ())
     }
 
-    /// The same by a handler, which does something with its context first.
+    /// Does as `run`, by a handler that first uses its context.
     pub fn run_by(self, state: &mut State, first: impl FnOnce(&World, usize, &[Inside])) -> Answer {
         let (to, id, world, plan) = (self.to, self.token.id, self.world.clone(), self.plan.clone());
         let _called = called("a turn");
@@ -1871,14 +1879,14 @@ impl Mail {
             first(&world, to, &plan.inside);
             world.perform(&plan.turn, if turn.is_real { Doing::Turn } else { Doing::Code });
         }
-        // Before there is an answer: one that is being returned is leaked if a drop panics
+        // Before there is an answer: an answer that is being returned is leaked if a drop panics
         // (rust-lang/rust#47949).
         drop(mail);
         let _token = world.token(Kind::Answer, to, Some(id));
         Answer { _token, world, plan }
     }
 
-    /// Its turn begins.
+    /// Records the beginning of its turn.
     fn begins(&self, is_real: bool) {
         if is_real {
             self.world.entries[self.to].record.room.begins(self.token.id, self.born);
@@ -1886,7 +1894,7 @@ impl Mail {
         self.token.run();
     }
 
-    /// A turn that may wait.
+    /// Runs a turn that may wait.
     pub async fn stays(
         self,
         state: &mut State,
@@ -1928,12 +1936,12 @@ impl Mail {
         &self.world
     }
 
-    /// Does its sender send it again when it comes back?
+    /// True if its sender sends it again when it is returned.
     pub fn goes_again(&self) -> bool {
         self.plan.again
     }
 
-    /// For a second attempt; there is no third.
+    /// Returns a copy for a second attempt; there is no third.
     pub fn once_more(mut self) -> Option<Self> {
         let room = &self.world.entries[self.to].record.room;
         room.leaves(self.token.id);
@@ -1942,7 +1950,7 @@ impl Mail {
         (!std::mem::replace(&mut self.is_again, true)).then_some(self)
     }
 
-    /// One that was cancelled, if it is to be sent yet: as if nothing had been.
+    /// Returns a cancelled message that is still to be sent, as if nothing had happened.
     fn sent_after_all(self) -> Option<Self> {
         let mail = self.once_more().filter(Mail::goes_again)?;
         crate::ledger::unmark(mail.token.id, BACK);
@@ -1969,7 +1977,7 @@ impl Drop for Answer {
     }
 }
 
-/// What user code panics with.
+/// The payload of a panic of user code.
 struct Payload {
     _token: Token,
     world: Arc<World>,
@@ -1986,14 +1994,14 @@ impl Drop for Payload {
 /// A panic of user code that has no code of its own.
 struct Planned;
 
-/// User code panics.
+/// Panics as user code.
 pub fn panics() {
     if !thread::panicking() {
         panic_any(Planned);
     }
 }
 
-/// Does the program itself panic with that?
+/// True if the program itself panics with this payload.
 pub fn is_planned(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Payload>() || payload.is::<Planned>()
 }
@@ -2045,7 +2053,7 @@ impl Drop for Ringer {
     }
 }
 
-/// A clock that jumps to and fro, and whose code is run now and then.
+/// A clock that jumps back and forth, and whose code is run now and then.
 pub struct OddClock {
     pub world: Arc<World>,
     pub at: usize,
@@ -2068,7 +2076,7 @@ impl OddClock {
         if look % 2 == 0 { real + jump } else { real.saturating_sub(jump) }
     }
 
-    /// Does a thread that would sleep by it come back at once?
+    /// True if a thread that would sleep by it returns at once.
     pub fn wakes_early(&self) -> bool {
         let plan = &self.world.program.actors[self.at].clock;
         let crate::plan::Time::Odd { every, body, .. } = plan else { return false };

@@ -1,7 +1,7 @@
-//! Programs that must not compile: the mistakes that people make first.
+//! Programs that must not compile: common first mistakes.
 //!
-//! Each case fails to compile with every compiler: it is an example of this page, too. What its
-//! author is told is compared by `tests/it/messages.rs`, with one compiler, whose words they are.
+//! Each case fails to compile with every compiler, because it is an example of this page, too.
+//! `tests/it/messages.rs` compares the compiler's message, for one compiler.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,13 @@
-//! What is said about each mistake, word for word.
+//! The compiler's message for each mistake, word for word.
 //!
 //! ```text
 //! cargo test -p mistakes
-//! TRYBUILD=overwrite cargo test -p mistakes     writes what is said now
+//! TRYBUILD=overwrite cargo test -p mistakes     writes the current messages
 //! ```
 
 use std::process::Command;
 
-/// The compiler whose words the `.stderr` files are. Others say it in others.
+/// The compiler of the `.stderr` files. Others have other messages.
 const COMPILER: &str = "rustc 1.95.0";
 
 #[test]
@@ -26,7 +26,7 @@ fn each_mistake_is_told() {
     let version = Command::new(rustc).arg("--version").output().unwrap().stdout;
     let version = String::from_utf8_lossy(&version).into_owned();
     if !version.starts_with(COMPILER) {
-        // That they fail is seen by the examples of this package.
+        // The examples of this package check that they fail.
         println!("not compared: the words are those of {COMPILER}, this is {version}");
         return;
     }

@@ -1,12 +1,12 @@
-//! What a turn that may wait costs: beside a plain turn, and beside what tokio's users write.
+//! Measures a turn that may wait, beside a plain turn, and beside the usual code with tokio.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/peers/Cargo.toml --bin turnwise-awaiting
 //!     [-- --quick | --rounds N]
 //! ```
-//! All subjects of a row take turns within each round, another one first each time; the figure is the
-//! median over the rounds of the ratio within a round. Processor time of the whole process, because a
-//! row may use several threads. Every trial checks its answer.
+//! All subjects of a row take turns within each round, another one first each time; the figure is
+//! the median over the rounds of the ratio within a round. Processor time of the whole process,
+//! because a row may use several threads. Every trial checks its answer.
 
 use std::future::{Future, poll_fn};
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use turnwise::{Actor, Budget};
 
 const USAGE: &str = "usage: turnwise-awaiting [--quick | --rounds N]";
 
-/// What a turn does: 65 ns or so.
+/// The work of a turn: about 65 ns.
 #[inline(never)]
 fn work(n: &mut u64) {
     for _ in 0..16 {
@@ -30,7 +30,7 @@ fn work(n: &mut u64) {
     }
 }
 
-/// Pending once, and woken at once.
+/// Returns pending once, and is woken at once.
 async fn once_around() {
     let mut been = false;
     poll_fn(move |cx| {
@@ -43,7 +43,7 @@ async fn once_around() {
     .await;
 }
 
-/// One way to do so many operations.
+/// One way to do a number of operations.
 struct Subject {
     name: &'static str,
     run: Box<dyn Fn(u64)>,
@@ -53,7 +53,7 @@ fn subject(name: &'static str, run: impl Fn(u64) + 'static) -> Subject {
     Subject { name, run: Box::new(run) }
 }
 
-/// A row: its first subject is what the others are measured by.
+/// A row: its first subject is the base of the comparison.
 struct Row {
     name: &'static str,
     bar: &'static str,
@@ -146,24 +146,24 @@ fn current_thread() -> Runtime {
     Builder::new_current_thread().build().expect("a runtime")
 }
 
-/// So many values one after the other, each received before the next is sent.
+/// Sends this many values one after the other, each received before the next is sent.
 async fn send_each(
     values: &mpsc::UnboundedSender<u64>,
     acks: &mut mpsc::UnboundedReceiver<()>,
     times: u64,
 ) {
     for n in 0..times {
-        values.send(n).expect("somebody receives");
-        acks.recv().await.expect("somebody receives");
+        values.send(n).expect("the receiver is alive");
+        acks.recv().await.expect("the receiver is alive");
     }
 }
 
-/// Receives so many values.
+/// Receives this many values.
 async fn receive(mut values: mpsc::UnboundedReceiver<u64>, acks: mpsc::UnboundedSender<()>) -> u64 {
     let mut received = 0;
     while values.recv().await.is_some() {
         received += 1;
-        acks.send(()).expect("somebody sends");
+        acks.send(()).expect("the receiver is alive");
     }
     received
 }
@@ -195,7 +195,7 @@ fn wakes() -> Row {
                 let turn = actor.run(async move |_| receive(rx, acks).await);
                 queue.run_until_idle();
                 for n in 0..times {
-                    tx.send(n).expect("somebody receives");
+                    tx.send(n).expect("the receiver is alive");
                     queue.run_until_idle();
                     acked.try_recv().expect("it was received");
                 }
@@ -230,8 +230,8 @@ fn wakes_elsewhere() -> Row {
                     (mpsc::unbounded_channel(), mpsc::unbounded_channel());
                 let task = two.spawn(receive(rx, acks));
                 for n in 0..times {
-                    tx.send(n).expect("somebody receives");
-                    acked.blocking_recv().expect("somebody receives");
+                    tx.send(n).expect("the receiver is alive");
+                    acked.blocking_recv().expect("the receiver is alive");
                 }
                 drop(tx);
                 assert_eq!(two.block_on(task).expect("no panic"), times);
@@ -242,8 +242,8 @@ fn wakes_elsewhere() -> Row {
                     (mpsc::unbounded_channel(), mpsc::unbounded_channel());
                 let turn = actor.run(async move |_| receive(rx, acks).await);
                 for n in 0..times {
-                    tx.send(n).expect("somebody receives");
-                    acked.blocking_recv().expect("somebody receives");
+                    tx.send(n).expect("the receiver is alive");
+                    acked.blocking_recv().expect("the receiver is alive");
                 }
                 drop(tx);
                 assert_eq!(turn.wait(), Ok(times));
@@ -256,7 +256,7 @@ fn two_workers() -> Arc<Runtime> {
     Arc::new(Builder::new_multi_thread().worker_threads(2).build().expect("a runtime"))
 }
 
-/// Eight tasks that ask so often, together.
+/// Runs eight tasks that ask this often, together.
 fn eight<F, Fut>(runtime: &Runtime, times: u64, ask: F)
 where
     F: Fn() -> Fut + Clone + Send + 'static,
@@ -331,7 +331,7 @@ mod ractor_peer {
     }
 }
 
-/// Ours on the runtime, without an executor, and in a pool; the mutex; the actor crates.
+/// turnwise on the runtime, without an executor, and in a pool; the mutex; the actor crates.
 fn askers(name: &'static str, bar: &'static str, eight_of_them: bool) -> Row {
     use kameo::actor::Spawn;
     use ractor::Actor as _;

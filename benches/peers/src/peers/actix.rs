@@ -1,7 +1,7 @@
-//! Actix: actors on single-threaded arbiters, with those who send to them.
+//! Actix: actors on single-threaded arbiters, with their senders.
 //!
 //! One arbiter is how its own examples are written: everything in one thread. Two use both
-//! processors, and then most messages cross threads. `do_send` goes past the bound of the mailbox
+//! processors, and then most messages cross threads. `do_send` ignores the bound of the mailbox
 //! (16), and there is no way to send without an answer that waits for room.
 
 use std::future::Future;

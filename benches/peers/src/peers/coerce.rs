@@ -34,7 +34,7 @@ impl Peer for Coerce {
     const NOTE: Option<&'static str> = Some("Has no bounded mailboxes.");
 
     async fn spawn(_place: usize, state: State<Self>) -> Self {
-        // One that cannot be looked up by its name, which would be the slower one to make.
+        // Created without a name for look-ups, which would be slower.
         Coerce(SYSTEM.new_anon_actor(Guarding(state)).await.expect("it starts"))
     }
     #[inline]

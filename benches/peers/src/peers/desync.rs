@@ -1,5 +1,5 @@
-//! Desync: a state with a queue of jobs, which its own threads run. `desync` leaves a job;
-//! `sync` waits for one on its thread, `future_sync` in a task.
+//! Desync: a state with a queue of jobs, which its own threads run. `desync` queues a job; `sync`
+//! waits for one on its thread, `future_sync` in a task.
 
 use std::future::Future;
 use std::sync::{Arc, Once};
@@ -22,7 +22,7 @@ fn made<S: Send + 'static>(state: S) -> Arc<Desync<S>> {
     Arc::new(Desync::new(state))
 }
 
-/// Both, but for how they wait.
+/// Both peers, which differ in their way to wait.
 macro_rules! peer {
     ($peer:ident, $way:literal, $note:expr, $launch:path, |$this:ident, $job:ident| $wait:expr) => {
         impl Clone for $peer {

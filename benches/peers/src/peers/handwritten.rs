@@ -1,7 +1,7 @@
-//! A mailbox and a pool as one writes them in an afternoon: a locked queue with a flag; whoever
-//! finds the flag down puts it up and the actor in line for a thread, which runs up to 64 messages.
-//! The pool of the crate's own benchmarks (`HandwrittenPool` in `benches/workloads/rivals.rs`),
-//! with a lock around the state in place of `unsafe`.
+//! A simple mailbox and pool: a locked queue with a flag. A sender that finds the flag cleared sets
+//! it and queues the actor for a thread, which runs up to 64 messages. The pool of the crate's own
+//! benchmarks (`HandwrittenPool` in `benches/workloads/rivals.rs`), with a lock around the state in
+//! place of `unsafe`.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -21,7 +21,7 @@ pub(crate) struct Handwritten(Arc<Actor>);
 
 struct Actor {
     inbox: Mutex<Inbox>,
-    /// Locked by the thread that has taken the actor from the line, and free at any other time.
+    /// Locked by the thread that has taken the actor from the queue, and free at any other time.
     state: Mutex<State<Handwritten>>,
 }
 

@@ -48,7 +48,7 @@ impl<const BOUND: usize> Peer for Kameo<BOUND> {
         self.0.ask(Ask(rounds)).send().await.expect(LISTENS)
     }
     async fn link(&self, next: Option<Self>) {
-        // Its error holds the message, which has nothing to print.
+        // Its error contains the message, which has no `Debug`.
         assert!(self.0.ask(Link(next)).send().await.is_ok(), "{LISTENS}");
     }
     async fn pass(&self, hops: u64) {

@@ -1,4 +1,4 @@
-//! One file for each peer, and what the channels have in common.
+//! One file for each peer, and the common code of the channels.
 
 mod actix;
 mod coerce;
@@ -33,7 +33,7 @@ use crate::peer::{Peer, State};
 /// As the bound of a mailbox: there is none.
 pub(crate) const UNBOUNDED: usize = 0;
 
-/// What lies in the channel of a task that owns a state. Replies come by tokio's one-shot channel.
+/// A message in the channel of a task that owns a state. Replies come by tokio's one-shot channel.
 pub(crate) enum Letter<P> {
     Tell(u32),
     Ask(u32, oneshot::Sender<u64>),
@@ -52,7 +52,7 @@ impl<P: Peer> Letter<P> {
         (Letter::Link(next, give), take)
     }
 
-    /// What the owner of the state does with it.
+    /// Handles a message as the owner of the state.
     #[inline]
     async fn handle(self, state: &mut State<P>) {
         match self {
@@ -71,7 +71,7 @@ impl<P: Peer> Letter<P> {
     }
 }
 
-/// The bound of a mailbox as a reader wants it.
+/// Returns the bound of a mailbox for a reader.
 const fn bound(messages: usize) -> Option<usize> {
     if messages == UNBOUNDED { None } else { Some(messages) }
 }

@@ -1,5 +1,5 @@
-//! Tokio alone, as its documentation and everybody's first actor have it: a task that owns the
-//! state and receives from a channel.
+//! Tokio alone, as its documentation and most first actors have it: a task that owns the state and
+//! receives from a channel.
 
 use std::future::Future;
 
@@ -9,7 +9,7 @@ use super::{Letter, bound};
 use crate::hosts;
 use crate::peer::{Peer, State};
 
-/// The owner receives up to so many messages at once.
+/// The owner receives up to this many messages at once.
 #[derive(Clone)]
 pub(crate) struct TokioUnbounded<const BATCH: usize>(mpsc::UnboundedSender<Letter<Self>>);
 

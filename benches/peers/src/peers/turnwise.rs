@@ -1,5 +1,5 @@
-//! This crate: closures to a plain actor, which whoever finds it idle drains. It needs no runtime,
-//! so it is measured on threads and in tasks.
+//! This crate: closures to a plain actor, which the sender that finds it idle drains. It needs no
+//! runtime, so it is measured on threads and in tasks.
 
 use std::future::Future;
 
@@ -17,7 +17,8 @@ pub(crate) struct TurnwiseThreads(Actor<State<Self>>);
 #[derive(Clone)]
 pub(crate) struct TurnwiseTasks(Actor<State<Self>>);
 
-/// The same with a mailbox for so many messages: `waiting().send` waits for room.
+/// `send` and `call` in those tasks, with a mailbox for this many messages: `waiting().send` waits
+/// for room.
 #[derive(Clone)]
 pub(crate) struct TurnwiseBounded<const BOUND: usize>(Actor<State<Self>>);
 
@@ -25,7 +26,7 @@ pub(crate) struct TurnwiseBounded<const BOUND: usize>(Actor<State<Self>>);
 #[derive(Clone)]
 pub(crate) struct TurnwisePool(Actor<State<Self>>);
 
-const OPEN: &str = "nobody closes the actor while a trial runs";
+const OPEN: &str = "the actor stays open while a trial runs";
 
 impl Peer for TurnwiseThreads {
     const PACKAGE: &'static str = "turnwise";
@@ -151,7 +152,7 @@ impl Peer for TurnwisePool {
     }
 }
 
-/// The part of them that goes round.
+/// The subjects whose message goes round.
 trait Passing: Sized + Send + Sync + 'static {
     fn actor(&self) -> &Actor<State<Self>>;
 }
@@ -180,7 +181,7 @@ impl<const BOUND: usize> Passing for TurnwiseBounded<BOUND> {
     }
 }
 
-/// Inside a turn nobody waits, and with one message on its way there is always room.
+/// Inside a turn no call waits, and with one message on its way there is always room.
 fn pass<P: Passing>(to: &P, hops: u64) {
     let sent = to.actor().send(move |state| {
         if let Some(next) = state.pass(hops) {

@@ -41,7 +41,7 @@ impl<const BOUND: usize> Peer for Xtra<BOUND> {
     }
     #[inline]
     async fn tell(&self, rounds: u32) {
-        // The answer is a future that nobody wants.
+        // The answer is a future without an asker.
         drop(self.0.send(Tell(rounds)).detach().await.expect(LISTENS));
     }
     #[inline]

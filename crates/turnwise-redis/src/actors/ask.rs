@@ -1,4 +1,4 @@
-//! What is asked of an actor: messages that are stored, and outcomes that are waited for.
+//! Messages that are sent to an actor, and the wait for their outcomes.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -23,10 +23,10 @@ use crate::name;
 use crate::step::{MailboxAct, MailboxAnswer, Progress, StoredMessage, Token};
 use crate::time::{LONGEST, Moment, SHORTEST, after};
 
-/// A future of any kind.
+/// A boxed future.
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A message, before it is sent.
+/// A message before it is sent.
 struct Prepared<S> {
     actors: Actors<S>,
     actor: String,
@@ -57,8 +57,8 @@ impl<S> Prepared<S> {
     }
 }
 
-/// A message that is to be stored: [`RemoteActor::tell`](crate::RemoteActor::tell). It is a future,
-/// or something to [wait](Self::wait) for. Until then nothing is sent.
+/// A message to be stored: see [`RemoteActor::tell`](crate::RemoteActor::tell). It is sent when it
+/// is awaited or [waited](Self::wait) for.
 #[must_use = "nothing is sent before it is awaited or waited for"]
 pub struct Tell<S> {
     prepared: Result<Prepared<S>, MessageError>,
@@ -76,9 +76,8 @@ where
         Tell { prepared: Prepared::new(actors, actor, message) }
     }
 
-    /// The message's id, instead of a new one. A second message of the id is not stored, as long as
-    /// the first one waits, and for the time that its outcome is
-    /// [kept](crate::ActorsBuilder::keep_outcomes).
+    /// Sets the message's id. A second message of the id is not stored, while the first one waits,
+    /// and for the time that its outcome is [kept](crate::ActorsBuilder::keep_outcomes).
     pub fn id(mut self, id: impl Into<String>) -> Self {
         if let Ok(prepared) = &mut self.prepared {
             prepared.id = Some(id.into());
@@ -86,7 +85,8 @@ where
         self
     }
 
-    /// Sends it. Waits for nobody; the reply does. Dropping the reply takes nothing back.
+    /// Sends it. This call does not wait; the reply does. Dropping the reply does not withdraw the
+    /// message.
     pub fn send(self) -> Reply<Result<String, MessageError>> {
         let (promise, reply) = promise();
         let mut prepared = match self.prepared {
@@ -112,8 +112,8 @@ where
         reply
     }
 
-    /// Sends it, and waits until it is stored. May block, for the client's
-    /// [patience](crate::RemoteBuilder::give_up_after) at most. The answer is its id.
+    /// Sends it, waits until it is stored, and returns its id. May block, for the client's
+    /// [patience](crate::RemoteBuilder::give_up_after) at most.
     ///
     /// # Errors
     /// [`MessageError`].
@@ -141,8 +141,8 @@ impl<S> fmt::Debug for Tell<S> {
     }
 }
 
-/// A question that is to be sent: [`RemoteActor::ask`](crate::RemoteActor::ask). It is a future, or
-/// something to [wait](Self::wait) for. Until then nothing is sent.
+/// A request to be sent: see [`RemoteActor::ask`](crate::RemoteActor::ask). It is sent when it is
+/// awaited or [waited](Self::wait) for.
 #[must_use = "nothing is sent before it is awaited or waited for"]
 pub struct Ask<S, R> {
     prepared: Result<Prepared<S>, MessageError>,
@@ -164,8 +164,7 @@ where
         Ask { prepared, limit: None, reply: PhantomData }
     }
 
-    /// The message's id, instead of a new one. The reply to a second question of the id is that to
-    /// the first one.
+    /// Sets the message's id. A second request of the id gets the reply to the first one.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         if let Ok(prepared) = &mut self.prepared {
             prepared.id = Some(id.into());
@@ -173,14 +172,14 @@ where
         self
     }
 
-    /// When the limit has passed, the message is withdrawn, and certainly never runs; or the answer
-    /// is [`MessageError::Running`], if it may have begun.
+    /// Sets a limit, after which the message is withdrawn, and certainly never runs. If it may have
+    /// begun, the request fails with [`MessageError::Running`].
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Sends it. Waits for nobody; what is returned does.
+    /// Sends it. This call does not wait; the returned future does.
     pub fn send(self) -> Asked<R> {
         let (promise, reply) = promise();
         let asked = Asked { reply, read: PhantomData };
@@ -239,8 +238,8 @@ impl<S, R> fmt::Debug for Ask<S, R> {
     }
 }
 
-/// A question that was sent: a future on any runtime, or something to [wait](Self::wait) for.
-/// Dropping it takes nothing back.
+/// A request that was sent: a future for any runtime, which can also be [waited](Self::wait) for.
+/// Dropping it does not withdraw the message.
 #[must_use = "the reply comes when it is awaited or waited for"]
 pub struct Asked<R> {
     reply: Reply<Result<Vec<u8>, MessageError>>,
@@ -256,7 +255,7 @@ impl<R: DeserializeOwned> Asked<R> {
         read(&self.reply.wait()??)
     }
 
-    /// Has the reply come? Wait-free.
+    /// True if the reply has come. Wait-free.
     pub fn is_ready(&self) -> bool {
         self.reply.is_ready()
     }
@@ -283,8 +282,8 @@ impl<R> fmt::Debug for Asked<R> {
     }
 }
 
-/// Leaves a message, and has the mailbox drained if nobody does and its kind is drained by senders.
-/// What was known of the message before, if anything was.
+/// Stores a message, and starts a drain if the mailbox has none and senders drain its kind. Returns
+/// the progress of a message whose id was known before.
 async fn push<S>(
     client: &Arc<Client>,
     kind: &Arc<Kind<S>>,
@@ -318,7 +317,7 @@ where
         Ok(MailboxAnswer::Known(progress)) => Ok(Some(progress)),
         Ok(_) => Err(MessageError::Closed),
         Err(error) => {
-            // A copy of it that comes late claims nothing.
+            // A late copy of the push must not claim the mailbox.
             if claims {
                 let (client, shard, actor) = (client.clone(), shard.clone(), actor.to_owned());
                 let io = client.clone();
@@ -329,7 +328,7 @@ where
     }
 }
 
-/// Has a mailbox drained, if nobody does.
+/// Starts a drain of a mailbox that has no drainer.
 fn drain_if_free<S>(client: &Arc<Client>, kind: &Arc<Kind<S>>, actor: &str)
 where
     S: Serialize + DeserializeOwned + Default + Send + 'static,
@@ -343,13 +342,13 @@ where
     });
 }
 
-/// A question, and what it needs until its reply comes.
+/// A request, until its reply comes.
 struct Question<S> {
     client: Arc<Client>,
     kind: Arc<Kind<S>>,
     actor: String,
     message: StoredMessage,
-    /// Its sender has named it.
+    /// True if the sender has chosen the id.
     named: bool,
     inbox: Inbox,
 }
@@ -366,7 +365,7 @@ where
         let patience = self.client.patience();
         let given_up = until.map_or(patience, |until| until.min(patience));
         let id = self.message.id.clone();
-        // A message of the same id may be somebody else's: that is left as it is.
+        // A message of the same id may belong to another request. It is left as it is.
         let mut ours = true;
         let pushed =
             push(&self.client, &self.kind, &self.actor, self.message.clone(), given_up).await;
@@ -378,10 +377,10 @@ where
                 }
                 ours = !self.named;
             }
-            // It may have come, or come yet.
+            // The message may have arrived, or may still arrive.
             Err(error) => return self.withdraw(&id, true, called, error).await,
         }
-        // How long until the next look without a notice.
+        // The time until the next look without a notice.
         let third = self.client.place() / 3;
         let mut pause = third;
         loop {
@@ -415,14 +414,14 @@ where
                 return over;
             }
             if busy.is_zero() && self.kind.settings.drains != Drains::Never {
-                // Its drainer is gone, or has let go.
+                // Its drainer is gone, or has released the mailbox.
                 drain_if_free(&self.client, &self.kind, &self.actor);
             }
             pause = third.min(busy.max(SHORTEST * 10).saturating_add(SHORTEST));
         }
     }
 
-    /// Takes the message back, for this reason, unless it may have begun.
+    /// Withdraws the message for this reason, unless it may have begun.
     async fn withdraw(
         &self,
         id: &str,
@@ -452,7 +451,7 @@ where
     }
 }
 
-/// The answer, if it has come.
+/// Converts a final progress into the result of the request.
 fn over(progress: Progress) -> Option<Result<Vec<u8>, MessageError>> {
     Some(match progress {
         Progress::Waiting { .. } | Progress::Running { .. } => return None,

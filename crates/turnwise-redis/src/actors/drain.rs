@@ -1,9 +1,9 @@
-//! The drain of a mailbox: messages run in a local actor, and leave the store by `advance`.
+//! The drain of a mailbox: messages run in a local actor, and leave the store by `Advance`.
 //!
-//! A drain is a turn of an actor of its own, on the executor of its kind. There live the local
-//! actor, its state and the handlers; the client's thread has bytes only. A drain that is cut,
-//! because its executor ends, gives the mailbox back if nothing of its hand had begun. If something
-//! had, nobody may say that it has not: the lease runs out, and the next drainer counts an attempt.
+//! A drain is a turn of an actor of its own, on the executor of its kind. The local actor, its
+//! state and the handlers live there; the client's thread has bytes only. A drain that is cut
+//! because its executor ends releases the mailbox if no message that it was handed had begun. If
+//! one had, the lease runs out, and the next drainer counts an attempt.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,39 +26,39 @@ use crate::step::{
 };
 use crate::time::{Moment, after};
 
-/// How often a successor is asked.
+/// The number of times that a successor is asked.
 const ASKED: u32 = 3;
 
-/// Until when an actor is drained: [`RemoteActor::drain`](crate::RemoteActor::drain).
+/// The end of a drain: see [`RemoteActor::drain`](crate::RemoteActor::drain).
 #[derive(Clone, Debug, Default)]
 pub struct Until {
     pub(super) deadline: Option<Instant>,
     successor: Option<Arc<dyn AnySuccessor>>,
 }
 
-/// A budget of no time.
+/// An error: the budget is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoTime;
 
 impl fmt::Display for NoTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a host needs time to drain in")
+        f.write_str("the budget of a host must not be zero")
     }
 }
 
 impl std::error::Error for NoTime {}
 
 impl Until {
-    /// Until no messages are left.
+    /// Drains until the mailbox is empty.
     pub fn empty() -> Self {
         Until::default()
     }
 
-    /// For so long from now at most. A message is begun only if there is time for one as long as
-    /// they have taken on average; the first one in any case.
+    /// Drains for this time at most. A message is begun only if the rest of the time is at least
+    /// the average duration of a message; the first one in any case.
     ///
     /// # Errors
-    /// [`NoTime`]: a host without time would hand everything on for ever.
+    /// [`NoTime`] if the budget is zero: such a host would hand everything on for ever.
     pub fn within(budget: Duration) -> Result<Self, NoTime> {
         if budget.is_zero() {
             return Err(NoTime);
@@ -66,9 +66,9 @@ impl Until {
         Ok(Until { deadline: Instant::now().checked_add(budget), successor: None })
     }
 
-    /// When the time is over and messages are left, another host is asked to go on with the actor,
-    /// and its acceptance is awaited while the mailbox is held. One that refuses three times leaves
-    /// the actor to the [workers](crate::Actors::work).
+    /// Asks another host to go on if messages are left when the time is over. Its acceptance is
+    /// awaited while the mailbox is held. If it refuses three times, the actor is left to the
+    /// [workers](crate::Actors::work).
     pub fn or_hand_to(mut self, successor: impl Successor) -> Self {
         self.successor = Some(Arc::new(successor));
         self
@@ -81,15 +81,16 @@ impl Until {
     }
 }
 
-/// Another host, which goes on where one has no time left: an invocation of a function, say.
+/// Another host, which goes on when one has no time left: for example, another invocation of a
+/// function.
 ///
-/// A closure that returns a future is one.
+/// Closures that return a future implement it.
 pub trait Successor: Send + Sync + 'static {
-    /// Takes over an actor, by its id. The host drains it when this one has let go: a
+    /// Takes over an actor by its id. The host drains it when this one has released it: a
     /// [drain](crate::RemoteActor::drain) with a deadline waits for that.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason of a refusal.
     fn accept(&self, actor: &str) -> impl Future<Output = Result<(), String>> + Send;
 }
 
@@ -121,40 +122,40 @@ impl fmt::Debug for dyn AnySuccessor {
     }
 }
 
-/// What a drain has come to.
+/// The result of a drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// How many messages were handled.
+    /// The number of handled messages.
     pub handled: u64,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     pub failed: u64,
-    /// How many messages were left as it let go.
+    /// The number of messages left at the release.
     pub left: u64,
-    /// A successor has accepted what is left.
+    /// True if a successor has accepted what is left.
     pub handed_over: bool,
-    /// Why the successor has refused three times.
+    /// The last refusal of the successor, which has refused three times.
     pub refused: Option<String>,
-    /// Somebody else drains the actor, or the mailbox was lost to somebody else.
+    /// True if another client drains the actor, or the mailbox was lost to one.
     pub by_another: bool,
 }
 
-/// A hold of a mailbox, with what it was handed.
+/// A hold of a mailbox, with the messages that were handed out.
 pub(super) struct Held {
     client: Arc<Client>,
     shard: Shard,
     tenure: Arc<MailboxHold>,
     hand: Hand,
-    /// The number of the hold, and that of its next step.
+    /// The fence of the hold, and the number of its next step.
     fence: u64,
     number: u64,
-    /// Copies of its claim may be on their way.
+    /// True if copies of its claim may be on their way.
     late: bool,
-    /// Something of the hand may have begun.
+    /// True if a message of the hand may have begun.
     begun: bool,
-    /// The mailbox is let go, or lost.
+    /// True once the mailbox is released or lost.
     over: bool,
-    /// The program's end waits for it.
+    /// The end of the program waits for this.
     _under_way: UnderWay,
 }
 
@@ -183,7 +184,7 @@ impl Held {
         }
     }
 
-    /// A step, on the client's thread.
+    /// Sends a step from the client's thread.
     async fn step(&self, act: MailboxAct) -> Result<MailboxAnswer, MessageError> {
         let (client, shard) = (self.client.clone(), self.shard.clone());
         let step = async move { shard.step(&client, act, client.patience()).await.0 };
@@ -232,7 +233,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A late copy of the claim would hold the mailbox again, for nobody.
+        // A late copy of the claim would hold the mailbox again, without a drainer.
         let tells = if self.over { self.late } else { !self.begun };
         if !tells {
             return;
@@ -243,10 +244,10 @@ impl Drop for Held {
     }
 }
 
-/// Lets go of a mailbox of which nothing was begun; late claims by the request are refused.
+/// Releases a mailbox in which nothing was begun, and has late claims by the request refused.
 pub(super) async fn abandon(client: &Arc<Client>, shard: &Shard, actor: String, token: Token) {
     let act = MailboxAct::Abandon { actor, token };
-    // If the store does not hear it, the lease runs out by itself.
+    // If the store does not receive it, the lease expires.
     let _ = shard.step(client, act, client.patience()).await;
 }
 
@@ -278,7 +279,7 @@ impl<S> Kind<S>
 where
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
-    /// Drains what is held, on the kind's executor, until then.
+    /// Drains a held mailbox on the kind's executor.
     pub(super) fn drain(
         self: &Arc<Self>,
         held: Held,
@@ -300,13 +301,13 @@ where
 {
     let settings = kind.settings;
     let mut drained = Drained::default();
-    // As it is in the store, as it is after the last message, and in the actor.
+    // The stored state, the state after the last message, and the actor that contains it.
     let mut stored = held.hand.state.take();
     let (mut state, mut local) = (stored.clone(), None::<Actor<S>>);
     loop {
         let mut messages = VecDeque::from(held.hand.messages.clone());
         let (mut done, mut failed, mut over) = (Vec::new(), None, false);
-        // Why no message can be run.
+        // The error that prevents further messages.
         let mut stuck = None;
         let mut attempts = held.hand.attempts;
         while let Some(message) = messages.pop_front() {
@@ -350,7 +351,7 @@ where
         }
         if failed.is_some() {
             drained.failed += 1;
-            // What the attempt has left of the state goes with it.
+            // The local actor is dropped with whatever the attempt has left of its state.
             local = None;
         }
         let mut then = Then::Next { most: settings.most(), lease: settings.lease };
@@ -361,7 +362,7 @@ where
             };
             drained.handed_over = matches!(accepted, Some(Ok(())));
             drained.refused = accepted.and_then(Result::err);
-            // Workers look later, if somebody has accepted it.
+            // Workers check later, if a successor has accepted it.
             let after = if drained.handed_over { settings.lease } else { Duration::ZERO };
             then = Then::LetGo { after };
         } else if let Some((_, after)) = &stuck {
@@ -382,7 +383,7 @@ where
                 if wait.is_zero() || until.deadline.is_some() {
                     return Ok(drained);
                 }
-                // The next attempt is put off, and this one is as good as any to make it.
+                // The next attempt is delayed, and can be made by this process.
                 drop(local.take());
                 let (client, actor) = (held.client.clone(), held.tenure.actor.clone());
                 drop(held);
@@ -402,8 +403,8 @@ where
     }
 }
 
-/// Claims a mailbox again after this time, if the program has the client by then. None: it has not,
-/// or the mailbox is somebody else's.
+/// Claims a mailbox again after this time. Returns `None` if the program has dropped the client by
+/// then, or another client drains the mailbox.
 async fn claim_later<S>(
     client: Arc<Client>,
     kind: &Arc<Kind<S>>,
@@ -415,7 +416,7 @@ where
 {
     let (promise, reply) = promise();
     let (io, kind, actor) = (client.io.clone(), kind.clone(), actor.to_owned());
-    // Nothing else keeps it meanwhile.
+    // The client may be dropped meanwhile.
     let waiting = Arc::downgrade(&client);
     drop(client);
     io.spawn(async move {
@@ -434,17 +435,17 @@ fn read<S: DeserializeOwned + Default>(state: Option<&[u8]>) -> Result<S, Messag
     serde_json::from_slice(state).map_err(|error| MessageError::State(error.to_string()))
 }
 
-/// Runs a message, and writes the state that it leaves.
+/// Runs a message, and serializes the state that it leaves.
 async fn attempt<S: Serialize + Send + 'static>(
     kind: &Kind<S>,
     actor: &Actor<S>,
     message: &StoredMessage,
 ) -> Result<(Vec<u8>, Vec<u8>), NotDone> {
     let running = kind.run(actor, &message.name, &message.body);
-    // Right behind it, so one drain runs both.
+    // Directly behind the message, so that one drain runs both.
     let written = actor.call(|state: &mut S| serde_json::to_vec(state));
     let reply = running.await?;
-    // The handler has run: what goes wrong now is a failure of its attempt.
+    // The handler has run, so an error now is a failure of its attempt.
     let failed = |error: &dyn fmt::Display| NotDone::Failed(format!("its state: {error}"));
     let state = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
     Ok((reply, state))

@@ -1,4 +1,4 @@
-//! Why there are no actors of a kind, and why a message has no reply.
+//! Errors of kinds of actors, and of messages.
 
 use std::error::Error;
 use std::fmt;
@@ -9,27 +9,27 @@ use turnwise::{AskError, BuildError};
 use crate::error::StoreError;
 use crate::name::NameError;
 
-/// Why there are no actors of a kind.
+/// An error that the parameters of a kind cause.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ActorsError {
-    /// The kind's name, or that of a message, cannot be one.
+    /// The kind's name, or that of a message, is not valid.
     Name(NameError),
-    /// It takes no messages.
+    /// The kind takes no messages.
     NoMessages,
     /// Two types of messages have this name.
     NameTwice(String),
     /// One type of messages has two names: this is the second.
     MessageTwice(String),
-    /// It would have no shard, or more than 1,024.
+    /// The number of shards is 0, or exceeds 1,024.
     Shards(u32),
-    /// Messages would have no attempt.
+    /// The number of attempts is 0.
     NoAttempts,
-    /// A lease under ten milliseconds cannot be kept over a network.
+    /// The lease is shorter than ten milliseconds, which cannot be kept over a network.
     LeaseTooShort,
-    /// Outcomes would be kept for less than a minute: copies of a message may come later.
+    /// Outcomes would be kept for less than a minute, and copies of a message may arrive later.
     KeptTooShort,
-    /// A drain would take no message, or more than 256, at a time.
+    /// The number of messages that a drain takes at a time is 0, or exceeds 256.
     Batch(u32),
     /// The actors cannot be built.
     Build(BuildError),
@@ -39,17 +39,23 @@ impl fmt::Display for ActorsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ActorsError::Name(error) => error.fmt(f),
-            ActorsError::NoMessages => f.write_str("a kind of actors needs a type of messages"),
+            ActorsError::NoMessages => {
+                f.write_str("a kind of actors must take at least one type of messages")
+            }
             ActorsError::NameTwice(name) => write!(f, "two types of messages are named `{name}`"),
             ActorsError::MessageTwice(name) => {
-                write!(f, "the messages named `{name}` have another name")
+                write!(f, "the messages named `{name}` have a second name")
             }
-            ActorsError::Shards(shards) => write!(f, "from 1 to 1,024 shards, not {shards}"),
-            ActorsError::NoAttempts => f.write_str("a message needs an attempt"),
-            ActorsError::LeaseTooShort => f.write_str("a lease needs ten milliseconds"),
-            ActorsError::KeptTooShort => f.write_str("an outcome is kept for a minute at least"),
+            ActorsError::Shards(shards) => {
+                write!(f, "the number of shards must be from 1 to 1,024, not {shards}")
+            }
+            ActorsError::NoAttempts => f.write_str("a message must have at least one attempt"),
+            ActorsError::LeaseTooShort => f.write_str("a lease must be at least ten milliseconds"),
+            ActorsError::KeptTooShort => {
+                f.write_str("an outcome must be kept for at least a minute")
+            }
             ActorsError::Batch(batch) => {
-                write!(f, "from 1 to 256 messages are taken at a time, not {batch}")
+                write!(f, "a drain must take from 1 to 256 messages at a time, not {batch}")
             }
             ActorsError::Build(error) => error.fmt(f),
         }
@@ -64,57 +70,57 @@ impl From<NameError> for ActorsError {
     }
 }
 
-/// Why a message was not stored, or has no reply.
+/// An error of a message: it was not stored, or has no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The actor's name, or the message's id, cannot be one.
+    /// The actor's name, or the message's id, is not valid.
     Name(NameError),
     /// The kind takes no messages of this type.
     Unregistered {
         /// The type.
         message: &'static str,
     },
-    /// The message cannot be written.
+    /// The message cannot be serialized.
     Encode(String),
-    /// The message is longer than it may be.
+    /// The message exceeds the maximum length.
     TooLong {
-        /// So long it is, in bytes.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// The store did not answer. A message may be stored nevertheless: with the same id it is sent
-    /// again without harm.
+    /// The store did not answer. The message may be stored nevertheless; sending it again with the
+    /// same id does no harm.
     Store(StoreError),
-    /// Other clients have opened the kind with another number of shards.
+    /// Other clients use another number of shards for the kind.
     OtherShards {
-        /// That number.
+        /// The number that they use.
         shards: u32,
     },
-    /// Its turn did not come in time. It was withdrawn, and certainly never runs.
+    /// The message did not run in time. It was withdrawn, and certainly never runs.
     TimedOut {
-        /// So long it has waited.
+        /// The time that it has waited.
         waited: Duration,
     },
-    /// It did not end in time, and may have begun: [`outcome`](crate::RemoteActor::outcome) tells.
+    /// The message was not done in time, and may have begun.
+    /// [`outcome`](crate::RemoteActor::outcome) returns its progress.
     Running {
         /// Its id.
         id: String,
     },
-    /// All its attempts have failed: it is a dead letter.
+    /// All attempts have failed, and the message is a dead letter.
     Dead {
-        /// Why the last one has.
+        /// The error of the last attempt.
         error: String,
     },
-    /// It was withdrawn by somebody else, and certainly never runs.
+    /// The message was withdrawn by another client, and certainly never runs.
     Withdrawn,
-    /// Nothing is known of it any more: its outcome was not kept that long, or the store has lost
-    /// it.
+    /// The message is no longer known: its outcome is no longer kept, or the store has lost it.
     Forgotten,
-    /// The reply cannot be read.
+    /// The reply cannot be deserialized.
     Decode(String),
-    /// The actor's state cannot be read. Nothing was run.
+    /// The actor's state cannot be deserialized. Nothing was run.
     State(String),
-    /// The executor that is to run it has ended. Nothing was run.
+    /// The executor of the actors has ended. Nothing was run.
     ExecutorGone,
     /// The client has ended.
     Closed,
@@ -125,25 +131,29 @@ impl fmt::Display for MessageError {
         match self {
             MessageError::Name(error) => error.fmt(f),
             MessageError::Unregistered { message } => {
-                write!(f, "this kind of actors takes no `{message}`")
+                write!(f, "this kind of actors takes no messages of type `{message}`")
             }
-            MessageError::Encode(why) => write!(f, "the message cannot be written: {why}"),
-            MessageError::TooLong { bytes } => write!(f, "the message has {bytes} bytes"),
+            MessageError::Encode(why) => write!(f, "the message cannot be serialized: {why}"),
+            MessageError::TooLong { bytes } => {
+                write!(f, "the message has {bytes} bytes, which exceeds the limit")
+            }
             MessageError::Store(error) => error.fmt(f),
             MessageError::OtherShards { shards } => {
-                write!(f, "other clients say that the kind has {shards} shards")
+                write!(f, "other clients use {shards} shards for the kind")
             }
             MessageError::TimedOut { waited } => {
-                write!(f, "its turn did not come in {waited:.1?}, and it was withdrawn")
+                write!(f, "the message did not run within {waited:.1?}, and was withdrawn")
             }
             MessageError::Running { id } => {
-                write!(f, "the message `{id}` may have begun, and has not ended")
+                write!(f, "the message `{id}` was not done in time, and may have begun")
             }
             MessageError::Dead { error } => write!(f, "all attempts have failed: {error}"),
             MessageError::Withdrawn => f.write_str("the message was withdrawn"),
-            MessageError::Forgotten => f.write_str("nothing is known of the message any more"),
-            MessageError::Decode(why) => write!(f, "the reply cannot be read: {why}"),
-            MessageError::State(why) => write!(f, "the actor's state cannot be read: {why}"),
+            MessageError::Forgotten => f.write_str("the message is no longer known"),
+            MessageError::Decode(why) => write!(f, "the reply cannot be deserialized: {why}"),
+            MessageError::State(why) => {
+                write!(f, "the actor's state cannot be deserialized: {why}")
+            }
             MessageError::ExecutorGone => f.write_str("the executor of the actors has ended"),
             MessageError::Closed => f.write_str("the client has ended"),
         }

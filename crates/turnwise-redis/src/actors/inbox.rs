@@ -1,5 +1,4 @@
-//! What a client keeps of its requests to actors: who waits for notices, and which mailboxes it
-//! holds.
+//! A client's waiters for notices of mailboxes, and the mailboxes that it holds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -14,20 +13,20 @@ use crate::step::{Answer, MailboxAct, MailboxAnswer, MailboxStep, Notice, Progre
 use crate::tenure::Tenure;
 use crate::time::{LONGEST, Moment, SHORTEST, after};
 
-/// How many holds one step renews.
+/// The maximum number of holds that one step renews.
 const RENEWED_AT_ONCE: usize = 256;
 
-/// Who waits for notices, and which mailboxes are held, by their requests.
+/// Waiters for notices, and held mailboxes, by their requests.
 #[derive(Default)]
 pub(crate) struct Inboxes {
     waiting: HashMap<Token, watch::Sender<Option<Progress>>>,
     held: HashMap<Token, Weak<MailboxHold>>,
-    /// The shards of which a task renews what is held.
+    /// The shards that have a task which renews holds.
     renewed: HashSet<String>,
 }
 
 impl Inboxes {
-    /// Who waits for this looks again.
+    /// Wakes the waiter of a notice.
     pub(crate) fn noticed(&self, notice: &Notice) {
         match notice {
             Notice::Granted(token) | Notice::Lost(token) => self.tell(token, None),
@@ -35,10 +34,10 @@ impl Inboxes {
         }
     }
 
-    /// The outcome has come, or there may be news.
+    /// Delivers an outcome, or wakes the waiter without one.
     fn tell(&self, token: &Token, outcome: Option<Progress>) {
         if let Some(news) = self.waiting.get(token) {
-            // Who has its outcome needs no other news.
+            // An outcome that was delivered is final.
             news.send_if_modified(|news| {
                 let waits = news.is_none();
                 if waits {
@@ -51,13 +50,13 @@ impl Inboxes {
 }
 
 impl Client {
-    /// A message's outcome is known: that of one whose asker this client's is needs no other look.
+    /// Delivers an outcome to a waiter of this client, which needs no further step.
     pub(super) fn outcome_is(&self, asker: &Token, outcome: Progress) {
         self.inboxes().tell(asker, Some(outcome));
     }
 }
 
-/// Notices for a request. Dropping it ends them.
+/// Notices for a request, until it is dropped.
 pub(super) struct Inbox {
     client: Arc<Client>,
     token: Token,
@@ -75,17 +74,17 @@ impl Inbox {
         &self.token
     }
 
-    /// News that came before are old.
+    /// Marks earlier notices as seen.
     pub(super) fn mark_read(&mut self) {
         self.news.mark_unchanged();
     }
 
-    /// The outcome, if it has come.
+    /// Returns the outcome, if it was delivered.
     pub(super) fn outcome(&self) -> Option<Progress> {
         self.news.borrow().clone()
     }
 
-    /// Waits for news, until then.
+    /// Waits for a notice, or until this instant.
     pub(super) async fn changed(&mut self, until: Instant) {
         let _ = tokio::time::timeout_at(until, self.news.changed()).await;
     }
@@ -105,7 +104,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// Has a step done, until then. Also said: may requests of it be on their way yet?
+    /// Sends a step. Also returns whether copies of it may still be on their way.
     pub(super) async fn step(
         &self,
         client: &Client,
@@ -126,7 +125,7 @@ impl Shard {
     }
 }
 
-/// A mailbox that this client drains. It is renewed as long as this lives.
+/// A mailbox that this client drains, and whose lease is renewed until this is dropped.
 pub(super) struct MailboxHold {
     client: Arc<Client>,
     pub(super) token: Token,
@@ -137,7 +136,7 @@ pub(super) struct MailboxHold {
 }
 
 impl MailboxHold {
-    /// The hold that a step has given which was sent then.
+    /// The hold that a step has granted which was sent at this time.
     pub(super) fn begin(
         client: &Arc<Client>,
         shard: &Shard,
@@ -163,12 +162,12 @@ impl MailboxHold {
         tenure
     }
 
-    /// A step that was sent then has had the lease begin anew.
+    /// Extends the lease after a step that was sent at this time.
     pub(super) fn lasts(&self, sent: Moment) {
         self.tenure.lasts(sent.and(self.lease));
     }
 
-    /// True if the lease is over, by this machine's clock, or if the store has said so.
+    /// True if the lease is over by this machine's clock, or the store has said so.
     pub(super) fn is_lost(&self) -> bool {
         self.tenure.is_lost()
     }
@@ -180,14 +179,14 @@ impl Drop for MailboxHold {
     }
 }
 
-/// Renews what a client holds in a shard, until that is nothing: each third of the shortest lease,
-/// by one step for all of one length.
+/// Renews a client's holds in a shard each third of the shortest lease, with one step for all of
+/// one length; until there are none.
 async fn renew(client: Weak<Client>, shard: Shard) {
     loop {
         let Some(strong) = client.upgrade() else { return };
         let mut held: HashMap<Duration, Vec<Weak<MailboxHold>>> = HashMap::new();
         {
-            // Dropped after the lock is: the last of one takes it.
+            // Dropped after the lock is: dropping the last reference takes that lock.
             let mut tenures = Vec::new();
             let mut inboxes = strong.inboxes();
             tenures.extend(inboxes.held.values().filter_map(Weak::upgrade));
@@ -195,7 +194,7 @@ async fn renew(client: Weak<Client>, shard: Shard) {
                 held.entry(tenure.lease).or_default().push(Arc::downgrade(tenure));
             }
             if held.is_empty() {
-                // Under the lock: the next one begins anew.
+                // Under the lock, so that the next hold starts a new task.
                 inboxes.renewed.remove(&shard.key);
                 return;
             }

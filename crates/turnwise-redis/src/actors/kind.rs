@@ -1,4 +1,4 @@
-//! A kind of actors: its messages, how each is run, and what it was opened with.
+//! A kind of actors: its messages, how each is run, and its settings.
 
 use std::any::{TypeId, type_name};
 use std::collections::HashMap;
@@ -21,31 +21,31 @@ use crate::name;
 use crate::step::{DrainClaim, Token};
 use crate::time::SHORTEST;
 
-/// The longest message, in bytes.
+/// The maximum length of a message, in bytes.
 const LONGEST_MESSAGE: usize = 1 << 20;
 
-/// The most shards.
+/// The maximum number of shards.
 const MOST_SHARDS: u32 = 1024;
 
-/// The most messages that a drain takes at a time.
+/// The maximum number of messages that a drain takes at a time.
 const MOST_AT_ONCE: u32 = 256;
 
-/// Outcomes are kept at least so long: copies of a message may come that much later.
+/// The minimum time that outcomes are kept: copies of a message may arrive that much later.
 const SHORTEST_KEPT: Duration = Duration::from_secs(60);
 
 /// The longest pause before an attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
-/// What an attempt has come to: the reply, in bytes, or why there is none.
+/// The result of an attempt: the serialized reply, or the reason why there is none.
 pub(super) type Ran = Result<Vec<u8>, NotDone>;
 
-/// Why an attempt has no reply.
+/// The reasons why an attempt has no reply.
 pub(super) enum NotDone {
-    /// It has failed, and is tried again.
+    /// The attempt has failed, and can be repeated.
     Failed(String),
-    /// It can never succeed.
+    /// No attempt can succeed.
     Poison(String),
-    /// It has certainly not begun, and cannot: its executor has ended.
+    /// The attempt has certainly not begun, because its executor has ended.
     NotRun,
 }
 
@@ -58,9 +58,9 @@ impl From<AskError> for NotDone {
     }
 }
 
-/// A reply that may be an error: a `Result`.
+/// A reply that may be an error, such as a `Result`.
 pub trait Fallible {
-    /// The error's text, if it is one.
+    /// Returns the text of the error, if it is one.
     fn error(&self) -> Option<String>;
 }
 
@@ -73,24 +73,24 @@ impl<T, E: fmt::Display> Fallible for Result<T, E> {
 type Running = Pin<Box<dyn Future<Output = Ran> + Send>>;
 type Run<S> = Box<dyn Fn(&Actor<S>, &[u8]) -> Running + Send + Sync>;
 
-/// When a sender drains the mailbox in which it leaves a message.
+/// The policy by which senders drain mailboxes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drains {
-    /// Never: messages wait for [workers](crate::Actors::work), or for a
+    /// Senders never drain. Messages wait for [workers](crate::Actors::work), or for a
     /// [drain](crate::RemoteActor::drain).
     Never,
-    /// If nobody does. The step that leaves the message claims the mailbox: right where senders
-    /// seldom meet.
+    /// A sender drains a mailbox that has no drainer. The step that stores the message also claims
+    /// the mailbox, which is best where senders seldom meet.
     IfFree,
-    /// If nobody does. The step that leaves the message claims the mailbox where that has mostly
-    /// succeeded lately. Where senders meet, it looks only, and a second step claims: such a step
-    /// brings no state with it.
+    /// A sender drains a mailbox that has no drainer. The step that stores the message also claims
+    /// the mailbox if that has mostly succeeded lately. Otherwise it only checks, and a second step
+    /// claims: the first one returns no state then.
     #[default]
     Measured,
 }
 
-/// How actors of a kind are made: [`Remote::actors`](crate::Remote::actors).
+/// The settings of a kind of actors: see [`Remote::actors`](crate::Remote::actors).
 #[must_use = "a builder makes nothing until it is opened"]
 pub struct ActorsBuilder<S> {
     client: Owned,
@@ -114,7 +114,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// When an attempt is made again after as many have failed. None: never.
+    /// Returns the pause before the next attempt after this many failures. `None`: there is none.
     pub(super) fn again(&self, failed: u32) -> Option<Duration> {
         if failed >= self.attempts {
             return None;
@@ -123,8 +123,8 @@ impl Settings {
         Some(self.pause.saturating_mul(doubled).min(LONGEST_PAUSE))
     }
 
-    /// How many messages are handed out at a time. Of several a dead drainer may have begun all,
-    /// and with one attempt none of them may begin again.
+    /// Returns the maximum number of messages handed out at a time. A dead drainer may have begun
+    /// all of several, and with one attempt none of them may begin again.
     pub(super) fn most(&self) -> u32 {
         if self.attempts == 1 { 1 } else { self.most }
     }
@@ -149,11 +149,11 @@ pub(super) struct Kind<S> {
     pub(super) settings: Settings,
     /// The actors that run messages here.
     pub(super) actors: Spawner<S>,
-    /// Each drain is a turn of one of these.
+    /// Actors whose turns are the drains.
     pub(super) drains: Spawner<()>,
-    /// How long a turn takes, in microseconds: a moving average.
+    /// The average time of a turn in microseconds, as a moving average.
     mean: AtomicU64,
-    /// How many of 1,024 claims with a push have succeeded lately.
+    /// The recent successes among 1,024 claims with a push.
     hits: AtomicU64,
 }
 
@@ -182,8 +182,8 @@ where
         }
     }
 
-    /// It takes messages of this type, which are stored under this name. An attempt fails if the
-    /// handler panics.
+    /// Adds a type of messages, which are stored under this name. An attempt fails if the handler
+    /// panics.
     pub fn message<M>(self, name: &str) -> Self
     where
         S: Handler<M, Reply: Serialize>,
@@ -195,8 +195,8 @@ where
         })
     }
 
-    /// As [`message`](Self::message), of handlers whose reply is a `Result`: an attempt fails if
-    /// that is an error, too.
+    /// Adds a type of messages whose reply is a `Result`, as [`message`](Self::message) does. An
+    /// attempt also fails if the reply is an error.
     pub fn try_message<M>(self, name: &str) -> Self
     where
         S: Handler<M, Reply: Fallible + Serialize>,
@@ -214,7 +214,7 @@ where
         })
     }
 
-    /// As [`message`](Self::message), of handlers that wait.
+    /// Adds a type of messages with async handlers, as [`message`](Self::message) does.
     pub fn async_message<M>(self, name: &str) -> Self
     where
         S: AsyncHandler<M, Reply: Serialize>,
@@ -233,7 +233,7 @@ where
         let run: Run<S> = Box::new(move |actor, body| match serde_json::from_slice(body) {
             Ok(message) => run(actor, message),
             Err(error) => {
-                let poison = format!("it cannot be read: {error}");
+                let poison = format!("the message cannot be deserialized: {error}");
                 Box::pin(async move { Err(NotDone::Poison(poison)) })
             }
         });
@@ -249,67 +249,67 @@ where
         self
     }
 
-    /// How often a message is tried: three times, if this is not called. An attempt has failed,
-    /// too, if the process dies in which it was made. What has failed as often is a [dead
+    /// Sets the number of attempts at a message. The default is three. An attempt also fails if its
+    /// process dies. A message whose attempts have all failed is a [dead
     /// letter](crate::Actors::dead_letters).
     ///
-    /// With one attempt a handler begins at most once, whatever process is killed when; with more,
-    /// at least once. The stored state sees a message once in either case.
+    /// With one attempt a handler begins at most once, whatever process is killed at whatever time;
+    /// with more, at least once. The stored state sees a message once in either case.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.settings.attempts = attempts;
         self
     }
 
-    /// How long the second attempt is put off: a second, if this is not called. Each further one is
-    /// put off for twice as long, to an hour. Messages behind it wait: the order is kept.
+    /// Sets the pause before the second attempt. The default is a second. Each further pause is
+    /// twice as long, up to an hour. Later messages wait, so the order is kept.
     pub fn pause(mut self, pause: Duration) -> Self {
         self.settings.pause = pause;
         self
     }
 
-    /// How long outcomes are kept, and with them the ids of messages, of which a second one is
-    /// refused: ten minutes, if this is not called; a minute at least.
+    /// Sets the time that outcomes are kept, and with them the ids of messages, of which a second
+    /// one is refused. The default is ten minutes, the minimum one minute.
     pub fn keep_outcomes(mut self, time: Duration) -> Self {
         self.settings.keep = time;
         self
     }
 
-    /// How long a mailbox is held by a drainer that has died: the client's
-    /// [lease](crate::RemoteBuilder::lease), if this is not called; ten milliseconds at least. It
-    /// is renewed each third of it, however long a handler takes.
+    /// Sets the lease of a mailbox: how long a drainer that has died holds it. The default is the
+    /// client's [lease](crate::RemoteBuilder::lease), the minimum ten milliseconds. It is renewed
+    /// each third of it, however long a handler takes.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// How many messages a drain takes at a time: 64, if this is not called; to 256. With one
-    /// attempt it takes one.
+    /// Sets the number of messages that a drain takes at a time. The default is 64, the maximum
+    /// 256. With one attempt it takes one.
     pub fn batch(mut self, messages: u32) -> Self {
         self.settings.most = messages;
         self
     }
 
-    /// Over how many shards its actors are spread, each of which a cluster keeps on one node: one,
-    /// if this is not called; to 1,024. All clients say the same number of one kind.
+    /// Sets the number of shards over which the actors are spread, each of which a cluster keeps on
+    /// one node. The default is one, the maximum 1,024. All clients use the same number for a kind.
     pub fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;
         self
     }
 
-    /// When a sender drains: measured, if this is not called.
+    /// Sets the policy by which senders drain. The default is [`Drains::Measured`].
     pub fn drains(mut self, drains: Drains) -> Self {
         self.settings.drains = drains;
         self
     }
 
-    /// Where handlers run, and states are dropped: in
-    /// [`ThreadPool::global`](turnwise::ThreadPool::global), if this is not called.
+    /// Sets the executor that runs handlers and drops states. The default is
+    /// [`ThreadPool::global`](turnwise::ThreadPool::global).
     pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
         self.executor = Some(Arc::new(executor));
         self
     }
 
-    /// The kind, and the client that it is of.
+    /// Returns the kind and its client.
     pub(super) fn kind(self) -> Result<(Kind<S>, Owned), ActorsError> {
         let ActorsBuilder { client, name, names, runs, twice, settings, shards, executor } = self;
         if let Some(error) = twice {
@@ -359,7 +359,7 @@ pub(super) fn encoded(value: &impl Serialize) -> Ran {
     serde_json::to_vec(value).map_err(poison)
 }
 
-/// A message that is to be stored.
+/// A serialized message.
 pub(super) struct Written<M> {
     pub(super) name: String,
     pub(super) body: Vec<u8>,
@@ -367,7 +367,7 @@ pub(super) struct Written<M> {
 }
 
 impl<S> Kind<S> {
-    /// The shard of an actor: by FNV-1a, so all clients agree.
+    /// Returns the shard of an actor, by FNV-1a, so that all clients agree.
     pub(super) fn shard(&self, actor: &str) -> &Shard {
         let hash = actor.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -401,31 +401,31 @@ impl<S> Kind<S> {
         }
     }
 
-    /// How long a turn takes.
+    /// Returns the average time of a turn.
     pub(super) fn mean(&self) -> Duration {
         Duration::from_micros(self.mean.load(Relaxed))
     }
 
-    /// A turn took so long.
+    /// Updates the average time of a turn.
     pub(super) fn took(&self, time: Duration) {
         let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        // One update may overwrite another one's: it is an estimate.
+        // An update may overwrite another one: this is an estimate.
         let mean = self.mean.load(Relaxed);
         let mean = if mean == 0 { time } else { mean - mean / 8 + time / 8 };
         self.mean.store(mean, Relaxed);
     }
 
-    /// Does a push claim the mailbox, too?
+    /// True if a push also claims the mailbox.
     pub(super) fn claims_at_once(&self) -> bool {
         match self.settings.drains {
             Drains::Never => false,
             Drains::IfFree => true,
-            // Below one of eight, the state and the messages are seldom wanted.
+            // Below one in eight, the state and the messages are seldom wanted.
             Drains::Measured => self.hits.load(Relaxed) >= 128,
         }
     }
 
-    /// The mailbox was free, or was not, as a message came.
+    /// Records whether the mailbox was free when a message arrived.
     pub(super) fn was_free(&self, free: bool) {
         let hits = self.hits.load(Relaxed);
         self.hits.store(hits - hits / 16 + if free { 64 } else { 0 }, Relaxed);

@@ -1,4 +1,4 @@
-//! Workers: they drain what is due.
+//! Workers, which drain mailboxes that are due.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::client::Owned;
 use crate::step::{MailboxAct, MailboxAnswer};
 use crate::time::{SHORTEST, after};
 
-/// A mailbox that a worker was shown is shown to no other one for so long.
+/// The time for which a mailbox that a worker has taken is not offered to others.
 const GRIP: Duration = Duration::from_secs(2);
 
-/// Workers of a kind of actors: [`Actors::work`](crate::Actors::work). Dropping them stops them:
-/// what they drain is drained to its end, and nothing else is begun.
+/// Workers of a kind of actors: see [`Actors::work`](crate::Actors::work). Dropping them stops
+/// them: running drains go on to their ends, and no other is begun.
 #[must_use = "dropping them stops the workers"]
 pub struct Workers {
     stop: watch::Sender<bool>,
     ended: Option<Reply<()>>,
-    /// The client lives as long as they work.
+    /// Keeps the client while they work.
     _client: Owned,
 }
 
@@ -37,7 +37,7 @@ impl Workers {
     {
         let stop = watch::Sender::new(false);
         let (promise, ended) = promise();
-        // Kept when the last of those that work drops it.
+        // Kept when the last worker drops it.
         let ending = Arc::new(Ending(Some(promise)));
         let at_a_time = at_a_time.clamp(1, Semaphore::MAX_PERMITS);
         let free = Arc::new(Semaphore::new(at_a_time));
@@ -50,14 +50,14 @@ impl Workers {
         Workers { stop, ended: Some(ended), _client: client.clone() }
     }
 
-    /// Stops them, and tells when the last drain has ended.
+    /// Stops them. The reply comes when the last drain has ended.
     pub fn stop(mut self) -> Reply<()> {
         self.stop.send_replace(true);
-        // There is one until here.
+        // `Some` until here.
         self.ended.take().unwrap_or_else(|| promise().1)
     }
 
-    /// Blocks this thread while they work: as long as the program runs.
+    /// Blocks this thread while they work, which is as long as the program runs.
     pub fn wait(mut self) {
         if let Some(ended) = self.ended.take() {
             let _ = ended.wait();
@@ -77,7 +77,7 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// All that works has ended when this is dropped.
+/// Fulfils the promise when the last worker drops it.
 struct Ending(Option<Promise<()>>);
 
 impl Drop for Ending {
@@ -88,7 +88,7 @@ impl Drop for Ending {
     }
 }
 
-/// Looks for work in a shard, until it is stopped.
+/// Drains due mailboxes of a shard until it is stopped.
 async fn work<S>(
     client: Arc<Client>,
     kind: Arc<Kind<S>>,
@@ -100,14 +100,14 @@ async fn work<S>(
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
     let mut inbox = Inbox::open(&client, client.token());
-    // What a dead drainer held is found half a lease after that at the latest.
+    // The mailbox of a dead drainer is found half a lease after its end at the latest.
     let longest = (kind.settings.lease / 2).max(SHORTEST);
     while !*stopped.borrow() {
         let permit = tokio::select! {
             permit = free.clone().acquire_owned() => permit,
             _ = stopped.changed() => return,
         };
-        // It is never closed.
+        // The semaphore is never closed.
         let Ok(permit) = permit else { return };
         inbox.mark_read();
         let act = MailboxAct::Due {
@@ -131,7 +131,7 @@ async fn work<S>(
                 }
                 None => next.map_or(longest, |next| next.min(longest)).max(SHORTEST / 2),
             },
-            // The store does not answer; it is asked again.
+            // The store does not answer. The step is repeated.
             _ => longest.min(Duration::from_secs(1)),
         };
         drop(permit);

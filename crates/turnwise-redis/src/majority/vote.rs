@@ -1,4 +1,4 @@
-//! How the nodes of a majority vote, in two rounds: the rules Q1 to Q4 are [above](super).
+//! The two rounds of a vote; the rules Q1 to Q4 are [above](super).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::error::{StoreError, Votes};
 use crate::step::{Answer, Op, Step, Token};
 use crate::time::{Moment, after};
 
-/// What clones share.
+/// State shared by clones.
 pub(super) struct Shared {
     pub(super) nodes: Vec<Node>,
     pub(super) quarantine: Duration,
@@ -21,7 +21,7 @@ pub(super) struct Shared {
 
 pub(super) struct Node {
     pub(super) client: Arc<Client>,
-    /// Which life of its server is known, and until when it stays away.
+    /// The known life of its server, and until when the node stays away.
     pub(super) known: Mutex<Option<(String, Instant)>>,
 }
 
@@ -34,14 +34,14 @@ impl Shared {
         self.nodes.iter().map(|_| AtomicU32::new(0)).collect()
     }
 
-    /// An earlier node that is the same server.
+    /// Returns an earlier node that is the same server.
     pub(super) fn twin(&self, node: usize) -> Option<usize> {
         let run = |node: &Node| node.lock().as_ref().map(|(run, _)| run.clone());
         let this = run(&self.nodes[node])?;
         self.nodes[..node].iter().position(|other| run(other).as_ref() == Some(&this))
     }
 
-    /// What an answer counts for.
+    /// Converts an answer into a vote.
     pub(super) fn vote(&self, node: usize, answer: Result<Answer, StoreError>) -> Vote {
         let answer = match answer {
             Ok(answer) => answer,
@@ -49,7 +49,7 @@ impl Shared {
         };
         let away = self.nodes[node].is_away(self.quarantine);
         if let Some(twin) = self.twin(node) {
-            let needs = format!("a server of its own: this is that of node {twin}");
+            let needs = format!("a server of its own: it shares that of node {twin}");
             return Vote::Failed(StoreError::WrongStore { needs });
         }
         if away {
@@ -69,13 +69,13 @@ impl Node {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has its server begun a life lately, and may have forgotten what was in the last one?
+    /// True if its server has started lately, and may have forgotten what it granted before.
     pub(super) fn is_away(&self, quarantine: Duration) -> bool {
         let Some(life) = self.client.store.life() else { return false };
         let (mut known, now) = (self.lock(), Instant::now());
         let until = match &*known {
             Some((run, until)) if *run == life.run => *until,
-            // This client has seen the end of the last one.
+            // The server was restarted under the eyes of this client.
             Some(_) => now + quarantine,
             None => life.began.map_or(now, |began| Instant::from_std(began) + quarantine),
         };
@@ -84,7 +84,7 @@ impl Node {
     }
 }
 
-/// What a node has come to in a round.
+/// The vote of a node in a round.
 pub(super) enum Vote {
     Yes { fence: u64 },
     No { busy: Duration },
@@ -92,29 +92,29 @@ pub(super) enum Vote {
     Failed(StoreError),
 }
 
-/// Asks nodes about a lock.
+/// Sends steps about a lock to nodes.
 pub(super) struct Asking {
     pub(super) shared: Arc<Shared>,
     pub(super) key: String,
-    /// How many requests may be on their way to each node.
+    /// The number of requests that may be on their way to each node.
     pub(super) under_way: Arc<[AtomicU32]>,
 }
 
-/// Answers, as they come.
+/// Votes as they arrive.
 pub(super) struct Coming {
     votes: mpsc::UnboundedReceiver<(usize, Vote)>,
     asked: usize,
     pub(super) nodes: usize,
 }
 
-/// Once enough have said yes, the others
+/// How long to wait for the remaining votes.
 #[derive(PartialEq)]
 pub(super) enum Rest {
-    /// have as much time again.
+    /// Once there are enough, the others have as much time again.
     Waits,
-    /// do not matter.
+    /// Once there are enough, the others do not matter.
     Goes,
-    /// are wanted nevertheless, whether there are enough or not.
+    /// All votes are awaited, whether there are enough or not.
     Counts,
 }
 
@@ -139,7 +139,7 @@ impl Asking {
             if !late {
                 under_way[node].fetch_sub(1, Relaxed);
             }
-            // Nobody may be there who counts it.
+            // The receiver may be gone.
             let _ = to.send((node, shared.vote(node, answer)));
         });
     }
@@ -165,7 +165,7 @@ impl Asking {
 }
 
 impl Coming {
-    /// Counts until enough have said yes, or cannot any more, or the time is over.
+    /// Collects votes until there are enough, or can no longer be, or the time is over.
     pub(super) async fn gather(mut self, enough: usize, rest: Rest, until: Instant) -> Gathered {
         let (began, mut until) = (Instant::now(), until);
         let mut all: Vec<_> = (0..self.nodes).map(|_| None).collect();
@@ -198,7 +198,7 @@ impl Coming {
     }
 }
 
-/// An attempt, or a hold. The last one who has it tells all nodes when it is over.
+/// An attempt, or a hold. The last reference reports the end to all nodes.
 pub(super) struct Request {
     pub(super) ask: Asking,
     pub(super) token: Token,
@@ -228,7 +228,7 @@ impl Drop for Request {
     }
 }
 
-/// Both rounds, once.
+/// Runs both rounds once.
 pub(super) async fn attempt(
     shared: &Arc<Shared>,
     key: &str,
@@ -262,8 +262,8 @@ pub(super) async fn attempt(
     }
 }
 
-/// Until when a hold lasts that was confirmed by what was sent then: clocks may differ by a
-/// hundredth, and by a millisecond.
+/// Returns the end of a hold whose confirmation was sent at this time: clocks may differ by a
+/// hundredth, plus a millisecond.
 pub(super) fn valid(sent: Moment, lease: Duration) -> Moment {
     let drift = lease / 100 + Duration::from_millis(1);
     sent.and(lease.saturating_sub(drift))

@@ -20,29 +20,29 @@ use turnwise_redis::{Limits, Remote};
 #[derive(Parser)]
 #[command(name = "lock", verbatim_doc_comment)]
 struct Arguments {
-    /// The lock's name
+    /// Name of the lock
     key: String,
-    /// The command, and its arguments
+    /// Command, and its arguments
     #[arg(last = true, required = true)]
     command: Vec<String>,
-    /// So long it waits for the lock at most: 0 is one attempt
-    /// [default: as long as it takes]
+    /// Time limit of the wait for the lock: 0 is one attempt
+    /// [default: no limit]
     #[arg(long, verbatim_doc_comment, value_name = "TIME", value_parser = common::time)]
     wait: Option<Duration>,
-    /// So long the lock is held at most
+    /// Time limit of the hold
     /// [default: as long as the command runs]
     #[arg(long, verbatim_doc_comment, value_name = "TIME", value_parser = common::time)]
     lease: Option<Duration>,
-    /// So long a command has to end after the lock was lost
+    /// Time that a command has to end after the lock was lost
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = common::time)]
     grace: Duration,
-    /// The server
+    /// Server
     #[arg(long, env = "REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1/")]
     url: String,
-    /// What all keys begin with
+    /// Prefix of all keys
     #[arg(long, default_value = "turnwise")]
     prefix: String,
-    /// Without a server: to try it
+    /// Use no server: to try it
     #[arg(long)]
     memory: bool,
 }
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         Err(error) => return common::failed("lock", &error),
     };
     let code = common::run("lock", &given.command, &guard, given.grace);
-    // What has become of the lock was said by then.
+    // The state of the lock was printed before.
     let _ = guard.release().wait();
     code
 }

@@ -1,4 +1,4 @@
-//! Runs a command once per tick, on one machine of all: `once --job backup --every 1h -- command`.
+//! Runs a command once per tick, on one machine: `once --job backup --every 1h -- command`.
 
 mod common;
 
@@ -23,34 +23,34 @@ use turnwise_redis::{Attendance, Remote};
 #[derive(Parser)]
 #[command(name = "once", verbatim_doc_comment)]
 struct Arguments {
-    /// The job's name
+    /// Name of the job
     #[arg(long)]
     job: String,
-    /// From one tick to the next
+    /// Time from one tick to the next
     #[arg(long, value_name = "TIME", value_parser = common::time)]
     every: Duration,
-    /// Ticks begin so long later: when cron calls
+    /// Delay of the ticks: when cron calls
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = common::time)]
     offset: Duration,
-    /// The exit code if the command does not run
+    /// Exit code if the command does not run
     #[arg(long, value_name = "CODE", default_value = "0")]
     missed: u8,
-    /// Says why the command does not run
+    /// Print why the command does not run
     #[arg(long, short)]
     verbose: bool,
-    /// The command, and its arguments
+    /// Command, and its arguments
     #[arg(last = true, required = true)]
     command: Vec<String>,
-    /// So long a command has to end after the run was lost
+    /// Time that a command has to end after the run was lost
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = common::time)]
     grace: Duration,
-    /// The server
+    /// Server
     #[arg(long, env = "REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1/")]
     url: String,
-    /// What all keys begin with
+    /// Prefix of all keys
     #[arg(long, default_value = "turnwise")]
     prefix: String,
-    /// Without a server: to try it
+    /// Use no server: to try it
     #[arg(long)]
     memory: bool,
 }
@@ -98,6 +98,6 @@ fn why(missed: &Attendance) -> String {
         Attendance::StillRunning { tick, next } => {
             format!("the run of tick {tick} is under way; the next tick is in {next:.1?}")
         }
-        _ => "it is not to run".to_owned(),
+        _ => "this tick does not run here".to_owned(),
     }
 }

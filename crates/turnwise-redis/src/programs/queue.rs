@@ -34,7 +34,7 @@ use failure::Failure;
 struct Arguments {
     #[command(subcommand)]
     deed: Deed,
-    /// The server
+    /// Server
     #[arg(
         long,
         env = "REDIS_URL",
@@ -43,14 +43,14 @@ struct Arguments {
         global = true
     )]
     url: String,
-    /// A file of this machine, instead of the server
+    /// File of this machine, instead of the server
     #[cfg(feature = "sqlite")]
     #[arg(long, value_name = "PATH", global = true)]
     file: Option<std::path::PathBuf>,
-    /// What all keys begin with
+    /// Prefix of all keys
     #[arg(long, default_value = "turnwise", global = true)]
     prefix: String,
-    /// How often a command is tried
+    /// Number of attempts at a command
     #[arg(
         long,
         default_value = "3",
@@ -58,7 +58,7 @@ struct Arguments {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     attempts: u32,
-    /// The pause before the second attempt, doubled for each
+    /// Pause before the second attempt, doubled for each
     #[arg(
         long,
         value_name = "TIME",
@@ -67,7 +67,7 @@ struct Arguments {
         value_parser = common::time
     )]
     pause: Duration,
-    /// How long a dead worker holds its queue
+    /// Time that a dead worker holds its queue
     #[arg(
         long,
         value_name = "TIME",
@@ -91,54 +91,54 @@ impl Arguments {
 
 #[derive(Subcommand)]
 enum Deed {
-    /// Leaves a command in a queue, and prints its id
+    /// Stores a command in a queue, and prints its id
     Push {
-        /// The queue
+        /// Queue
         queue: String,
-        /// The command's id: a second one of the id is not stored
+        /// Id of the command: a second one of the id is not stored
         #[arg(long)]
         id: Option<String>,
-        /// The command, and its arguments
+        /// Command, and its arguments
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
     /// Runs the commands of all queues, until it is interrupted
     Work {
-        /// How many queues at a time
+        /// Number of queues at a time
         #[arg(short, long, default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
         at_a_time: u16,
     },
     /// Runs the commands of a queue, until none is left
     Drain {
-        /// The queue
+        /// Queue
         queue: String,
     },
-    /// Says what has become of a command
+    /// Prints the progress of a command
     Outcome {
-        /// The queue
+        /// Queue
         queue: String,
-        /// The command's id
+        /// Id of the command
         id: String,
     },
     /// Lists dead letters: queue, id, attempts, the last error, the command
     Dead,
-    /// Leaves a dead letter in its queue again
+    /// Returns a dead letter to its queue
     Requeue {
-        /// The queue
+        /// Queue
         queue: String,
-        /// The command's id
+        /// Id of the command
         id: String,
     },
-    /// Forgets a dead letter
+    /// Deletes a dead letter
     Discard {
-        /// The queue
+        /// Queue
         queue: String,
-        /// The command's id
+        /// Id of the command
         id: String,
     },
 }
 
-/// How many commands of a queue were done.
+/// The number of commands of a queue that were done.
 #[derive(Default, Serialize, Deserialize)]
 struct Done(u64);
 
@@ -185,7 +185,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code, and what is printed.
+/// Runs a subcommand. Returns the exit code, and the output.
 fn run(remote: &Remote, given: &Arguments) -> Result<(u8, String), Failure> {
     let queues = remote.actors::<Done>("queue").try_message::<Run>("run");
     let queues = queues.drains(Drains::Never).attempts(given.attempts).pause(given.pause);
@@ -204,7 +204,7 @@ fn run(remote: &Remote, given: &Arguments) -> Result<(u8, String), Failure> {
             while !stops.load(Relaxed) {
                 thread::sleep(Duration::from_millis(50));
             }
-            // What it runs is run to its end.
+            // Running commands go on to their ends.
             let _ = workers.stop().wait();
             Ok((0, String::new()))
         }

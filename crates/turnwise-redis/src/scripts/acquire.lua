@@ -1,7 +1,7 @@
--- Takes a place if one is free, or a queue entry.
+-- Takes a free place, or adds a queue entry.
 --
--- KEYS[3]  there if the request was given up for good
--- ARGV[5]  token   ARGV[6]  lease   ARGV[7]  so long the queue entry is kept; 0: no queue entry
+-- KEYS[3]  exists if the request was given up for good
+-- ARGV[5]  token   ARGV[6]  lease   ARGV[7]  lifetime of the queue entry; 0: no queue entry
 --
 -- {2, fence, place} granted | {1, ahead, busy} queued | {0, busy} busy | {-1} gone
 if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end
@@ -18,7 +18,7 @@ if i then
 end
 if alive == 0 then return {0, busy()} end
 say()
--- What is left of a queue whose record is gone is not kept.
+-- The rest of a queue whose record is gone does not count.
 if not k then redis.call('DEL', Q) end
 local ahead = redis.call('ZRANK', Q, token)
 if not ahead then

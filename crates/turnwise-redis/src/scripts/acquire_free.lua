@@ -1,5 +1,5 @@
--- What `acquire.lua` does if there is one place, which nobody holds and nobody waits for: most
--- often. It reads no more than that takes; anything else goes on to the whole machine below.
+-- The fast path of `acquire.lua`, for one place that is free and has no waiters. It reads only what
+-- that needs. All other cases fall through to the general path below.
 local got = redis.call('HMGET', KEYS[1], 'f', 'x', 'c', 'k', 't1', 'u1')
 if ARGV[2] == '1' and not got[4] and (not got[3] or got[3] == '1') then
   local clock = redis.call('TIME')

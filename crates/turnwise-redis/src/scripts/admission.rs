@@ -12,7 +12,7 @@ use crate::step::{
 
 pub(super) const COMMON: &str = include_str!("admission_common.lua");
 
-/// A place that is reserved is confirmed also when memory is short: places are counted.
+/// A reserved place is confirmed also when memory is short: the number of places is limited.
 pub(super) const SOURCES: [(&str, &str); 7] = [
     (NEEDS_MEMORY, include_str!("admission_take.lua")),
     (NEEDS_NONE, include_str!("admission_keep.lua")),
@@ -23,7 +23,7 @@ pub(super) const SOURCES: [(&str, &str); 7] = [
     (NEEDS_NONE, include_str!("admission_rows.lua")),
 ];
 
-/// Which of the sources does a step.
+/// Returns the index of a step's source.
 pub(super) fn index(step: &AdmissionStep) -> usize {
     match step.act {
         AdmissionAct::Admit { .. } | AdmissionAct::Reserve { .. } => 0,
@@ -36,7 +36,7 @@ pub(super) fn index(step: &AdmissionStep) -> usize {
     }
 }
 
-/// The step's keys and arguments, behind the script's name.
+/// Appends the step's keys and arguments, which follow the script's hash.
 pub(super) fn arguments(cmd: &mut Cmd, channels: &str, key: &str, step: &AdmissionStep) {
     let claim = match &step.act {
         AdmissionAct::Admit { claim, .. }
@@ -79,7 +79,7 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, key: &str, step: &Admissi
     };
 }
 
-/// What a script's reply says.
+/// Parses a script's reply.
 pub(super) fn read(step: &AdmissionStep, values: &[Value]) -> Option<AdmissionAnswer> {
     let number = |index: usize| match values.get(index)? {
         Value::Int(number) => Some(*number),

@@ -1,9 +1,9 @@
--- Gives back: a place that is reserved, or a queue entry.
+-- Releases a reserved place, or removes a queue entry.
 --
 -- KEYS[8]  marks a request that was given up for good
--- ARGV[3]  token   ARGV[4]  applicant   ARGV[5]  requests of it may come for so long (ms); 0: none
+-- ARGV[3]  token   ARGV[4]  applicant   ARGV[5]  time that its copies may arrive (ms); 0: none
 --
--- {3, place, fence} it is in | {0} it has nothing now
+-- {3, place, fence} admitted | {0} it has nothing now
 local token, applicant, late = ARGV[3], ARGV[4], tonumber(ARGV[5])
 if late > 0 then redis.call('SET', KEYS[8], 1, 'PX', late) end
 local e = entry(applicant)

@@ -1,4 +1,4 @@
--- Lets nobody in any more, but those who have a place reserved.
+-- Closes the admission. Only reserved places can be confirmed afterwards.
 --
 -- {0, limit}
 l, shut = limit, '1'

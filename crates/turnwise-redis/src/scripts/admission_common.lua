@@ -1,18 +1,18 @@
--- What all steps of an admission begin with. See `admission_record.rs`: this is the same machine.
+-- The beginning of all steps of an admission. Implements the machine of `admission_record.rs`.
 --
 -- KEYS[1]  admission, a hash: l limit, c closed, f fence, n the highest place ever given, k queue
 --          numbers
--- KEYS[2]  entries, a hash by applicant: 'q ALIVE TOKEN' waits, 'r PLACE FENCE UNTIL TOKEN' has a
---          place reserved, 'w PLACE FENCE TOKEN' is in
+-- KEYS[2]  entries, a hash by applicant: 'q ALIVE TOKEN' waits, 'r PLACE FENCE UNTIL TOKEN' has
+--          reserved a place, 'w PLACE FENCE TOKEN' is admitted
 -- KEYS[3]  queue, a sorted set: applicants by their queue numbers
 -- KEYS[4]  leases, a sorted set: applicants by the ends of their reservations
--- KEYS[5]  places that have come back, a sorted set by their numbers
--- KEYS[6]  who is in, a list in the order of the rows
+-- KEYS[5]  places that were released, a sorted set by their numbers
+-- KEYS[6]  admitted applicants, a list in the order of the rows
 -- KEYS[7]  rows, a hash by applicant
--- ARGV[1]  channels of notices begin so; a client's number follows
--- ARGV[2]  how many places there are
+-- ARGV[1]  prefix of the channels of notices; a client's number follows
+-- ARGV[2]  number of places
 --
--- Times are microseconds on this server's clock. Nothing here expires: a row is for good.
+-- Times are microseconds of this server's clock. Nothing here expires: a row is permanent.
 local K, E, Q, U, B, W, D = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local channels, limit = ARGV[1], tonumber(ARGV[2])
 local clock = redis.call('TIME')
@@ -20,7 +20,7 @@ local now = clock[1] * 1000000 + clock[2]
 
 local got = redis.call('HMGET', K, 'l', 'c', 'f', 'n')
 local l, shut, f, n = tonumber(got[1]) or 0, got[2], tonumber(got[3]) or 0, tonumber(got[4]) or 0
--- {-2, limit} other clients have said another limit
+-- {-2, limit} other clients use another limit
 if l ~= 0 and l ~= limit then return {-2, l} end
 
 local function tell(token)
@@ -52,7 +52,7 @@ local function has_place()
   return n < l or redis.call('ZCARD', B) > 0
 end
 
--- A place that is free, and the number of who has it from now on.
+-- Takes a free place, and returns it with its fence.
 local function new_place()
   f = math.max(f + 1, now)
   local place = tonumber(redis.call('ZPOPMIN', B)[1])
@@ -64,12 +64,12 @@ local function new_place()
   return place, f
 end
 
--- A queue entry is kept until then.
+-- Adds a queue entry, or extends it to this time.
 local function enqueue(applicant, token, alive)
   redis.call('HSET', E, applicant, string.format('q %d %s', alive, token))
 end
 
--- A place is reserved until then.
+-- Reserves a place until this time.
 local function reserve(applicant, token, place, fence, till)
   redis.call('HSET', E, applicant, string.format('r %d %d %d %s', place, fence, till, token))
   redis.call('ZADD', U, till, applicant)
@@ -81,8 +81,8 @@ local function give_back(applicant, place)
   redis.call('ZADD', B, place, place)
 end
 
--- Leases that are over have ended; a place that is free goes to the first whose queue entry is
--- kept. If none can come back, nobody waits any more.
+-- Expired leases end, and a free place is reserved for the first queue entry that is alive. If no
+-- place can be released any more, the waiters are dismissed.
 local function settle()
   for _, applicant in ipairs(redis.call('ZRANGEBYSCORE', U, '-inf', now)) do
     give_back(applicant, entry(applicant).place)
@@ -112,7 +112,7 @@ local function write(applicant, token, place, fence, row)
   return {3, place, fence}
 end
 
--- So long the first lease lasts that ends.
+-- The time until the first lease ends.
 local function busy()
   local first = redis.call('ZRANGE', U, 0, 0, 'WITHSCORES')[2]
   return (tonumber(first) or now) - now

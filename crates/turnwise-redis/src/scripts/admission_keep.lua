@@ -1,8 +1,8 @@
--- Keeps reservations and queue entries.
+-- Extends reservations and queue entries.
 --
--- ARGV[3]  so long a reservation   ARGV[4]  so long a queue entry
+-- ARGV[3]  lease of a reservation   ARGV[4]  lifetime of a queue entry
 -- ARGV[5...]  (token, applicant, fence)...
--- A fence of 0 is whatever the request has.
+-- A fence of 0 matches any.
 --
 -- {0, busy, standing of each...}: 0 nowhere, 1 queued, 2 holds
 local answer = {0, busy()}

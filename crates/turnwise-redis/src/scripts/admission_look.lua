@@ -1,4 +1,4 @@
--- What is known of it.
+-- Returns a snapshot.
 --
 -- {0, limit, closed, admitted, reserved, waiting, fence}
 local counts = {redis.call('LLEN', W), redis.call('ZCARD', U), redis.call('ZCARD', Q)}

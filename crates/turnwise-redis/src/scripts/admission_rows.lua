@@ -1,6 +1,6 @@
--- Rows, in the order in which they were written.
+-- Returns rows in the order of writing.
 --
--- ARGV[3]  how many of the first ones are left out   ARGV[4]  how many at most
+-- ARGV[3]  number of rows to skip   ARGV[4]  maximum number
 --
 -- {0, (place, fence, applicant, row)...}
 local answer, from, most = {0}, tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -1,11 +1,13 @@
--- Writes a row, or reserves a place, if there is one; or takes a queue entry.
+-- Writes a row, or reserves a place, if one is free. Otherwise adds a queue entry.
 --
--- KEYS[8]  there if the request was given up for good
--- ARGV[3]  token   ARGV[4]  applicant   ARGV[5]  so long the queue entry is kept; 0: no queue entry
--- ARGV[6]  'w'     ARGV[7]  row         or 'r', and so long the place is reserved
+-- KEYS[8]  exists if the request was given up for good
+-- ARGV[3]  token   ARGV[4]  applicant   ARGV[5]  lifetime of the queue entry; 0: no queue entry
+-- ARGV[6]  'w'     ARGV[7]  row         or 'r', and the lease of the reservation
 --
--- {3, place, fence} in | {2, place, fence} reserved | {1, ahead, busy} queued | {7, busy} busy
--- {0, limit} closed | {4, place} in by another request | {5, place} another has a place reserved
+-- {3, place, fence} admitted | {2, place, fence} reserved | {1, ahead, busy} queued | {7, busy}
+-- busy
+-- {0, limit} closed | {4, place} admitted by another request | {5, place} another has reserved a
+-- place
 -- {6} another waits | {-1} gone
 if redis.call('EXISTS', KEYS[8]) == 1 then return {-1} end
 local token, applicant, alive, want = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
@@ -31,7 +33,7 @@ if e then
   elseif e.alive > now then
     return {6}
   else
-    -- The request that had that queue entry is gone.
+    -- The request of that queue entry is gone.
     redis.call('HDEL', E, applicant)
     redis.call('ZREM', Q, applicant)
   end

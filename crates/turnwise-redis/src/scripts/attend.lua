@@ -1,10 +1,10 @@
--- Takes the tick whose beginning is nearest, if nobody has.
+-- Takes the tick whose beginning is nearest, unless it was taken.
 --
--- KEYS[3]  there if the request was given up for good
+-- KEYS[3]  exists if the request was given up for good
 -- ARGV[5]  token   ARGV[6]  every   ARGV[7]  offset   ARGV[8]  lease   ARGV[9]  1: runs may overlap
 --
--- {2, tick, fence} taken by this | {1, tick, next} an earlier run is under way
--- {0, next} taken by somebody | {-1} gone
+-- {2, tick, fence} taken by this request | {1, tick, next} an earlier run is under way
+-- {0, next} taken by another request | {-1} gone
 if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end
 local token, every, till = ARGV[5], math.max(tonumber(ARGV[6]), 1), now + ARGV[8]
 local since = math.max(now - ARGV[7], 0)

@@ -1,4 +1,4 @@
--- Begins a job in the place that is held: it is dirty from now on, until its job ends.
+-- Begins a job in the place that is held, which is dirty from now on until the job ends.
 --
 -- ARGV[5]  token
 --
@@ -6,7 +6,7 @@
 local token = ARGV[5]
 local i = holding(token)
 if not i then return {0} end
--- By whom, behind '0' or '1': was it dirty before?
+-- '1' if the place was dirty before, else '0'; then the token.
 local mark, dirty = redis.call('HGET', K, 'd' .. i), 0
 if mark and (string.sub(mark, 2) ~= token or string.sub(mark, 1, 1) == '1') then dirty = 1 end
 redis.call('HSET', K, 'd' .. i, dirty .. token)

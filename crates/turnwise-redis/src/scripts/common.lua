@@ -1,23 +1,22 @@
--- What all steps begin with. See `record.rs`: this is the same machine.
+-- The beginning of all steps. Implements the machine of `record.rs`.
 --
--- KEYS[1]  record, a hash: f fence, r who let go last, n ticks, k queue numbers, x until when it
---          is kept, c how many places there are; of each place i: ti token, empty if nobody holds
---          it, ui until, negative if its request has not come for it yet, gi fence; a:TOKEN until
---          when the queue entry of a waiting request is kept. Of several places also: m the
---          highest one that was ever given, p:TOKEN the place of a request that holds; and two
---          sorted sets:
---            KEYS[1]:u    places that are held, by the ends of their leases
---            KEYS[1]:b    places that have come back, by their numbers
+-- KEYS[1]  record, a hash: f fence, r token of the last release, n ticks, k queue numbers, x until
+--          when it is kept, c number of places; of each place i: ti token, empty if it is free,
+--          ui until, negative if its request has not picked it up, gi fence; a:TOKEN until when the
+--          queue entry of a waiting request is kept. With several places also: m the highest one
+--          that was ever given, p:TOKEN the place of a holder; and two sorted sets:
+--            KEYS[1]:u    held places, by the ends of their leases
+--            KEYS[1]:b    released places, by their numbers
 -- KEYS[2]  queue, a sorted set: TOKEN by its queue number. Without k it is empty
--- ARGV[1]  channels of notices begin so; a client's number follows
--- ARGV[2]  how many places there are, as this client has it
--- ARGV[3]  so long a record outlives its holds, its queue and its ticks (ms)
--- ARGV[4]  fences that are given are greater than this
+-- ARGV[1]  prefix of the channels of notices; a client's number follows
+-- ARGV[2]  number of places, as this client has it
+-- ARGV[3]  time that a record outlives its holds, its queue and its ticks (ms)
+-- ARGV[4]  lower bound of the fences that are issued, exclusive
 --
--- {-3, places} others have said another number of places, and hold some, or wait
+-- {-3, places} other clients, which hold or wait, use another number of places
 --
--- Times are microseconds on this server's clock. Of several places only those are read that a step
--- needs, so it costs as much whatever their number.
+-- Times are microseconds of this server's clock. Of several places only those are read that a step
+-- needs, so its cost does not depend on their number.
 local K, Q, channels, asked = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local kept, above = tonumber(ARGV[3]), tonumber(ARGV[4])
 local clock = redis.call('TIME')
@@ -43,21 +42,21 @@ local function load(i)
 end
 
 if many then
-  -- What is left of a record that is gone.
+  -- The rest of a record that is gone.
   if not m then redis.call('DEL', U, B) end
   m = m or 0
 else
   place(1, got[7], got[8], got[9])
 end
 
--- The end of the lease that ends first, or last; nothing if nobody holds a place.
+-- The end of the lease that ends first, or last; nothing if all places are free.
 local function lease(which)
   if not many then return t[1] and u[1] end
   local i = which == 'first' and 0 or -1
   return tonumber(redis.call('ZRANGE', U, i, i, 'WITHSCORES')[2])
 end
 
--- A record outlives its holds, or by a tenth less. Fences go on above it also without.
+-- A record outlives its holds, or by a tenth less. Without it fences still go on above the clock.
 local function expire_at(last)
   x = last
   redis.call('HSET', K, 'x', x)
@@ -73,7 +72,8 @@ local function keep(till)
   if x < last - math.floor(kept / 10) then expire_at(last) end
 end
 
--- What is let go long before its lease is over is kept no longer for that. Ticks are.
+-- A release long before the end of the lease shortens the time that the record is kept. Ticks do
+-- not allow that.
 local function forget_soon()
   if k or lease('first') then return end
   local last = math.ceil(now / 1000) + kept
@@ -86,7 +86,7 @@ local function tell(token, what)
   redis.call('PUBLISH', channels .. string.match(token, '^[^:]*'), what .. token)
 end
 
--- The place of a request that holds; the first that nobody does.
+-- The place of a token, if it holds one.
 local function holding(token)
   if not many then return t[1] == token and 1 or nil end
   local i = tonumber(redis.call('HGET', K, 'p:' .. token))
@@ -100,7 +100,7 @@ local function free()
   return tonumber(redis.call('ZRANGE', B, 0, 0)[1]) or m + 1
 end
 
--- All say this number from now on.
+-- Fixes the number of places.
 local function say()
   if not known then
     known = places
@@ -126,7 +126,7 @@ local function grant(i, token, till, waiting)
   keep(till)
 end
 
--- It lasts until then at least; what was kept until its request came is the request's now.
+-- Extends the lease to this time. The time of a grant that was not picked up yet is replaced.
 local function renew(i, till)
   if not waits[i] then till = math.max(u[i], till) end
   u[i], waits[i] = till, false
@@ -147,7 +147,7 @@ local function clear(i)
   t[i] = false
 end
 
--- Leases that are over have ended; what nobody holds goes to the first whose queue entry is kept.
+-- Expired leases end, and free places are granted to the first queue entries that are alive.
 local function settle()
   if many then
     for _, i in ipairs(redis.call('ZRANGEBYSCORE', U, '-inf', now)) do
@@ -175,7 +175,7 @@ local function settle()
   end
 end
 
--- So long the first lease lasts that ends.
+-- The time until the first lease ends.
 local function busy()
   return (lease('first') or now) - now
 end
@@ -183,7 +183,7 @@ end
 settle()
 if asked ~= places then
   if k or lease('first') then return {-3, places} end
-  -- Nobody minds: it has as many from now on.
+  -- It is neither held nor waited for, so the number of places may change.
   redis.call('DEL', U, B)
   redis.call('HDEL', K, 'c', 'm', 't1', 'u1', 'g1')
   places, known, many, m = asked, false, asked > 1, 0

@@ -1,4 +1,4 @@
--- Gives a hold a greater number, and has its lease begin anew, if it still holds by no greater one.
+-- Raises the fence of a hold, and starts its lease anew, if it holds with no greater fence.
 --
 -- ARGV[5]  token   ARGV[6]  fence   ARGV[7]  lease
 --

@@ -1,8 +1,8 @@
--- Ends a job: its place is clean, and given back; or it is quarantined.
+-- Ends a job. Its place is clean and released, or it is quarantined.
 --
 -- KEYS[3]  marks a request that was given up for good
--- ARGV[5]  token   ARGV[6]  requests of it may come for so long (ms); 0: none will
--- ARGV[7]  so long it is quarantined; 0: it is clean
+-- ARGV[5]  token   ARGV[6]  time that copies of its requests may arrive (ms); 0: none will
+-- ARGV[7]  time for which it is quarantined; 0: it is clean
 --
 -- {1} it was held until now | {0} it was not
 local token, late, long = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])

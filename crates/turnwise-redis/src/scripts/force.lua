@@ -1,8 +1,8 @@
--- Takes a place away from its holder.
+-- Takes a place from its holder.
 --
 -- ARGV[5]  place
 --
--- {1} somebody held it | {0} nobody did
+-- {1} it was held | {0} it was free
 local i = tonumber(ARGV[5])
 if many then load(i) end
 if not t[i] then return {0} end

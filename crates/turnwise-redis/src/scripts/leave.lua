@@ -1,7 +1,7 @@
--- Lets go: of a place, or of a queue entry.
+-- Releases a place, or removes a queue entry.
 --
 -- KEYS[3]  marks a request that was given up for good
--- ARGV[5]  token   ARGV[6]  requests of it may come for so long (ms); 0: none will
+-- ARGV[5]  token   ARGV[6]  time that copies of its requests may arrive (ms); 0: none will
 --
 -- {1} released | {0} it did not hold
 local token, late = ARGV[5], tonumber(ARGV[6])

@@ -1,5 +1,5 @@
--- What `leave.lua` does if there is one place, the request holds it, and nobody waits: most often.
--- It reads no more than that takes; anything else goes on to the whole machine below.
+-- The fast path of `leave.lua`, for one place that the request holds, and without waiters. It reads
+-- only what that needs. All other cases fall through to the general path below.
 local got = redis.call('HMGET', KEYS[1], 'x', 'c', 'k', 'n', 't1', 'u1')
 if got[5] == ARGV[5] and not got[3] and got[2] == '1' and ARGV[2] == '1' then
   local clock = redis.call('TIME')

@@ -1,7 +1,7 @@
--- What is known of it.
+-- Returns a snapshot.
 --
--- {fence, waiting, (place, so long its lease lasts, token)...}
--- What is left of a queue whose record is gone does not wait.
+-- {fence, waiting, (place, rest of its lease, token)...}
+-- The rest of a queue whose record is gone does not count.
 local answer = {f, k and redis.call('ZCARD', Q) or 0}
 local held = many and redis.call('ZRANGE', U, 0, -1) or t[1] and {1} or {}
 for _, i in ipairs(held) do

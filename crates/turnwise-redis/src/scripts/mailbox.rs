@@ -13,7 +13,7 @@ use crate::step::{
 
 pub(super) const COMMON: &str = include_str!("mailbox_common.lua");
 
-/// What is in a mailbox is drained also when memory is short: that makes room.
+/// Mailboxes are drained also when memory is short, because that frees memory.
 pub(super) const SOURCES: [(&str, &str); 11] = [
     (NEEDS_MEMORY, include_str!("mailbox_push.lua")),
     (NEEDS_NONE, include_str!("mailbox_claim.lua")),
@@ -28,7 +28,7 @@ pub(super) const SOURCES: [(&str, &str); 11] = [
     (NEEDS_NONE, include_str!("mailbox_look.lua")),
 ];
 
-/// Which of the sources does a step.
+/// Returns the index of a step's source.
 pub(super) fn index(step: &MailboxStep) -> usize {
     match step.act {
         MailboxAct::Push { .. } => 0,
@@ -49,7 +49,7 @@ fn millis(duration: Duration) -> u64 {
     micros(duration) / 1000
 }
 
-/// The step's keys and arguments, behind the script's name.
+/// Appends the step's keys and arguments, which follow the script's hash.
 pub(super) fn arguments(cmd: &mut Cmd, channels: &str, key: &str, step: &MailboxStep) {
     cmd.arg(1).arg(format!("{key}:n")).arg(channels).arg(step.shards);
     match &step.act {
@@ -105,7 +105,7 @@ fn claimed<'a>(cmd: &'a mut Cmd, claim: &DrainClaim) -> &'a mut Cmd {
     cmd.arg(token.as_str()).arg(micros(*lease)).arg(*most).arg(*attempts).arg(millis(*keep))
 }
 
-/// What a script's reply says.
+/// Parses a script's reply.
 pub(super) fn read(step: &MailboxStep, values: &[Value]) -> Option<MailboxAnswer> {
     let number = |index: usize| match values.get(index)? {
         Value::Int(number) => Some(*number),
@@ -133,7 +133,7 @@ pub(super) fn read(step: &MailboxStep, values: &[Value]) -> Option<MailboxAnswer
         let (fence, attempts, left) = (count(1)?, small(2)?, count(3)?);
         Some(MailboxAnswer::Handed(Hand { fence, attempts, state, messages, left }))
     };
-    // Where the kind is, there.
+    // `at` is the index of the kind.
     let progress = |at: usize| {
         Some(match number(at)? {
             0 => Progress::Unknown,

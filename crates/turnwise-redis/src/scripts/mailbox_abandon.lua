@@ -1,6 +1,6 @@
--- Lets go of a mailbox of which nothing was done; claims by this request are refused from now on.
+-- Releases a mailbox in which nothing was begun, and refuses claims by this request from now on.
 --
--- ARGV[3]  actor   ARGV[4]  token   ARGV[5]  so long they are refused (ms)
+-- ARGV[3]  actor   ARGV[4]  token   ARGV[5]  time that they are refused (ms)
 --
 -- {1} it was held | {0} it was not
 redis.call('SET', T .. ':g:' .. ARGV[4], '', 'PX', ARGV[5])

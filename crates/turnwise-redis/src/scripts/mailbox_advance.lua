@@ -1,13 +1,13 @@
--- Says what was done, and takes the next messages or lets go.
+-- Reports progress, and takes the next messages or releases the mailbox.
 --
--- ARGV[3]  actor   ARGV[4]  fence   ARGV[5]  step   ARGV[6]  so long outcomes are kept (ms)
+-- ARGV[3]  actor   ARGV[4]  fence   ARGV[5]  step   ARGV[6]  time that outcomes are kept (ms)
 -- ARGV[7]  '1' if there is a state   ARGV[8]  state
 -- ARGV[9]  'f' an attempt has failed, 'x' for good, or ''   ARGV[10] why   ARGV[11] again after
 -- ARGV[12] 'n' takes the next   ARGV[13] most   ARGV[14] lease
---          'l' lets go          ARGV[13] workers look after this time
--- ARGV[15..]  of each message that was handled its reply
+--          'l' releases         ARGV[13] time until workers check it
+-- ARGV[15..]  the reply to each handled message
 --
--- {2, ..} the next messages | {1, left, wait} let go | {0} lost
+-- {2, ..} the next messages | {1, left, wait} released | {0} lost
 local a, step, keep = load(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local this = ARGV[4] .. ' ' .. ARGV[5]
 if not a.t or a.f ~= tonumber(ARGV[4]) then

@@ -1,28 +1,30 @@
--- What all steps of mailboxes begin with. See `mailbox.rs`: this is the same machine.
+-- The beginning of all steps of mailboxes. Implements the machine of `mailbox.rs`.
 --
--- KEYS[1]  how many shards there are. All other keys of the shard begin with what stands before its
---          `:n`, of an actor or a message with its name behind:
---            :a:ACTOR    mailbox, a hash: t token of its drainer, u until, s step, h how many it
---                        was handed; f fence; b how many may have begun; c failed attempts;
---                        y ready; l hold and step of who let go last
+-- KEYS[1]  number of shards. All other keys of the shard begin with the part before its `:n`; those
+--          of an actor or a message end with its name:
+--            :a:ACTOR    mailbox, a hash: t token of its drainer, u until, s step, h number of
+--            handed
+--                        messages; f fence; b number that may have begun; c failed attempts; y
+--                        ready;
+--                        l hold and step of the last release
 --            :m:ACTOR    ids of messages, a list
 --            :b:ACTOR    messages by their ids, a hash
 --            :s:ACTOR    state
 --            :o:LENGTH:ACTOR:MESSAGE  outcome; LENGTH is the actor's
---            :g:TOKEN    there if this request's claims are refused
---            :due        actors by the time at which somebody has to look, a sorted set
+--            :g:TOKEN    exists if this request's claims are refused
+--            :due        actors by their due times, a sorted set
 --            :x, :y      dead letters by LENGTH:ACTOR:MESSAGE, and their order
---            :w          workers that wait, by the time until which they do
--- ARGV[1]  channels of notices begin so; a client's number follows
--- ARGV[2]  how many shards there are
+--            :w          waiting workers, by the time until which they wait
+-- ARGV[1]  prefix of the channels of notices; a client's number follows
+-- ARGV[2]  number of shards
 --
--- Times are microseconds on this server's clock; expiries, `keep`, are milliseconds.
+-- Times are microseconds of this server's clock; expiries, `keep`, are milliseconds.
 local T = string.sub(KEYS[1], 1, -3)
 local channels, shards = ARGV[1], ARGV[2]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local said = redis.call('GET', KEYS[1])
--- {-2, shards} other clients have said another number
+-- {-2, shards} other clients use another number
 if said and said ~= shards then return {-2, tonumber(said)} end
 
 local function key(kind, actor)
@@ -57,7 +59,7 @@ local function len(a)
   return redis.call('LLEN', a.M)
 end
 
--- How many messages are handed out next.
+-- The number of messages to hand out next.
 local function most_of(a, most)
   if a.b > 0 then most = 1 end
   return math.min(math.max(most, 1), len(a))
@@ -66,7 +68,7 @@ end
 local function save(a)
   redis.call('HSET', a.K, 't', a.t or '', 'u', a.u, 's', a.s, 'h', a.h, 'f', a.f, 'b', a.b,
     'c', a.c, 'y', a.y, 'l', a.l)
-  -- One without messages is known for as long as copies of its last step may come.
+  -- A mailbox without messages is known for as long as copies of its last step may arrive.
   if a.t or len(a) > 0 then
     redis.call('PERSIST', a.K)
   else
@@ -74,7 +76,8 @@ local function save(a)
   end
 end
 
--- {2, fence, attempts, left, there is a state, state, then of each message id, name, body, asker}
+-- {2, fence, attempts, left, 1 if there is a state, state, then id, name, body, asker of each
+-- message}
 local function hand(a, with_state)
   local state = with_state and redis.call('GET', key('s', a.actor))
   local answer = {2, a.f, a.c, len(a) - a.h, state and 1 or 0, state or ''}
@@ -100,7 +103,7 @@ local function wake_worker()
   end
 end
 
--- A mailbox that nobody drains has messages: somebody has to look at it.
+-- Sets the due time of a mailbox that has messages and no drainer.
 local function is_due(a)
   if drained(a) then return end
   local at = math.max(a.y, now)
@@ -112,7 +115,7 @@ local function keep_outcome(actor, message, outcome, keep)
   redis.call('SET', T .. ':o:' .. named(actor, message), outcome, 'PX', math.max(keep, 1))
 end
 
--- The first message leaves the mailbox.
+-- Removes the first message.
 local function pop(a)
   local id = redis.call('LPOP', a.M)
   if not id then return end
@@ -128,7 +131,7 @@ local function ended(a, id, message, outcome, keep)
   if asker ~= '' then tell(asker) end
 end
 
--- The first message is a dead letter.
+-- Turns the first message into a dead letter.
 local function bury(a, why, keep)
   local attempts = a.c
   local id, message = pop(a)
@@ -140,7 +143,7 @@ local function bury(a, why, keep)
   redis.call('ZADD', T .. ':y', place, name)
 end
 
--- What is known of a message: {kind, text, number, number}
+-- The progress of a message: {kind, text, number, number}
 --   0 unknown | 1 waits, ahead, busy | 2 runs, attempt, busy | 3 done | 4 dead | 5 withdrawn
 local function outcome(a, id)
   if redis.call('HEXISTS', a.B, id) == 1 then
@@ -159,14 +162,14 @@ local function outcome(a, id)
   return {kinds[string.sub(text, 1, 1)], string.sub(text, 2), 0, 0}
 end
 
--- It is held until then at least.
+-- Extends the lease to this time.
 local function lasts(a, till)
   a.u = math.max(a.u, till)
   redis.call('HSET', a.K, 'u', a.u)
   redis.call('ZADD', T .. ':due', a.u, a.actor)
 end
 
--- Claims a mailbox: as `Claim` answers.
+-- Claims a mailbox, and returns the answer of `Claim`.
 local function claim(a, token, lease, most, limit, keep)
   if redis.call('EXISTS', T .. ':g:' .. token) == 1 then return {-1} end
   if a.t == token then
@@ -178,7 +181,7 @@ local function claim(a, token, lease, most, limit, keep)
     a.t, a.b = false, math.max(a.b, a.h)
     if a.h > 0 then
       a.c = a.c + 1
-      if a.c >= limit then bury(a, 'its drainer was gone in the midst of it', keep) end
+      if a.c >= limit then bury(a, 'the drainer ended while the message ran', keep) end
     end
     a.h = 0
     save(a)
@@ -195,7 +198,7 @@ local function claim(a, token, lease, most, limit, keep)
   return hand(a, true)
 end
 
--- Nobody drains it any more. Workers look at what is left after this time.
+-- Releases a mailbox. Workers check what is left after this time.
 local function let_go(a, wait)
   a.t, a.h = false, 0
   if len(a) == 0 then

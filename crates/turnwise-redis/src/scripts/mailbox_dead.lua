@@ -1,8 +1,8 @@
--- Lists dead letters, the oldest first.
+-- Returns dead letters, the oldest first.
 --
--- ARGV[3]  without as many   ARGV[4]  as many at most
+-- ARGV[3]  number to skip   ARGV[4]  maximum number
 --
--- {how many in all, of each actor, id, name, body, attempts, why}
+-- {number of all, then actor, id, name, body, attempts, error of each}
 local answer = {redis.call('ZCARD', T .. ':y')}
 if ARGV[4] == '0' then return answer end
 local names = redis.call('ZRANGE', T .. ':y', ARGV[3], ARGV[3] + ARGV[4] - 1)

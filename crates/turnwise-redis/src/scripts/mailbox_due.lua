@@ -1,6 +1,6 @@
--- Looks for mailboxes that have to be looked at.
+-- Returns mailboxes that are due.
 --
--- ARGV[3]  worker   ARGV[4]  so long it waits for a notice   ARGV[5]  most   ARGV[6]  grip
+-- ARGV[3]  worker   ARGV[4]  time that it waits for a notice   ARGV[5]  most   ARGV[6]  grip
 --
 -- {time until the next, or -1, actors..}
 local D, W = T .. ':due', T .. ':w'

@@ -1,8 +1,8 @@
--- Looks at a mailbox.
+-- Returns a snapshot of a mailbox.
 --
 -- ARGV[3]  actor
 --
--- {waiting, attempts, fence, token or '', left, there is a state, state}
+-- {waiting, attempts, fence, token or '', left, 1 if there is a state, state}
 local a = load(ARGV[3])
 local state = redis.call('GET', key('s', a.actor))
 local held = drained(a)

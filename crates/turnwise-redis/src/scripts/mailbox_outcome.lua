@@ -1,4 +1,4 @@
--- Looks for the outcome of a message.
+-- Returns the progress of a message.
 --
 -- ARGV[3]  actor   ARGV[4]  id
 --

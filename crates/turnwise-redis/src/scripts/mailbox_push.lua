@@ -1,14 +1,14 @@
--- Leaves a message, and claims the mailbox if nobody drains it.
+-- Stores a message, and claims the mailbox if it has no drainer.
 --
 -- ARGV[3]  actor   ARGV[4]  id   ARGV[5]  name   ARGV[6]  body   ARGV[7]  asker, or ''
 -- ARGV[8]  token of the claim, or ''   ARGV[9]  lease   ARGV[10]  most   ARGV[11]  attempts
--- ARGV[12] so long the outcome of what is given up is kept (ms)
+-- ARGV[12] time that the outcome of a dead letter is kept (ms)
 --
 -- {0, ahead, free} stored | {2, ..} claimed | {3, kind, text, number, number} known
 local a, id, token = load(ARGV[3]), ARGV[4], ARGV[8]
 local before = outcome(a, id)
 if before[1] ~= 0 then
-  -- The answer to it may have been lost, and the mailbox is held for it.
+  -- The answer to an earlier copy may have been lost, which has claimed the mailbox.
   if before[1] <= 2 and token ~= '' and a.t == token then
     lasts(a, now + ARGV[9])
     return hand(a, true)

@@ -1,8 +1,8 @@
--- Holds mailboxes for so long from now at least, if they are still held.
+-- Extends the leases of mailboxes, counted from now, if they are still held.
 --
 -- ARGV[3]  lease   ARGV[4..]  of each actor, token
 --
--- {1 or 0, ..} is it held?
+-- {1 if it is held, else 0, ..}
 local answer = {}
 for i = 4, #ARGV, 2 do
   local actor, K = ARGV[i], key('a', ARGV[i])

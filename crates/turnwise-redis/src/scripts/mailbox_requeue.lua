@@ -1,6 +1,6 @@
--- Leaves a dead letter in its mailbox again, behind all messages; or forgets it.
+-- Returns a dead letter to its mailbox, behind all messages; or deletes it.
 --
--- ARGV[3]  actor   ARGV[4]  id   ARGV[5]  '1': it is left in its mailbox
+-- ARGV[3]  actor   ARGV[4]  id   ARGV[5]  '1': return it to its mailbox
 --
 -- {1} there was one | {0} there was none
 local name = named(ARGV[3], ARGV[4])

@@ -1,7 +1,7 @@
--- Takes a message back that no drainer has begun.
+-- Withdraws a message that no drainer has begun.
 --
 -- ARGV[3]  actor   ARGV[4]  id   ARGV[5]  '1': it may be on its way
--- ARGV[6]  so long it is known (ms)
+-- ARGV[6]  time that the withdrawal is remembered (ms)
 --
 -- {kind, text, number, number}: see `outcome`
 local a, id = load(ARGV[3]), ARGV[4]

@@ -1,4 +1,4 @@
-//! The steps as scripts, which a server runs alone.
+//! The steps as scripts, which a server runs atomically.
 
 mod admission;
 mod mailbox;
@@ -14,14 +14,13 @@ use crate::time::LONGEST;
 
 const COMMON: &str = include_str!("common.lua");
 
-/// What begins with `#!lua` is refused as a whole when memory is short, and not in the midst of it.
-/// Steps that need none run nevertheless: or nobody could let go.
+/// A script that begins with `#!lua` is refused as a whole when memory is short, and is not stopped
+/// midway. Steps that need no memory run nevertheless, so that holders can release.
 const NEEDS_MEMORY: &str = "#!lua\n";
 const NEEDS_NONE: &str = "#!lua flags=allow-oom\n";
 
-/// The steps of records, in the order of [`Scripts::command`]: flags, what most calls come to, and
-/// what all others do, after the whole machine has begun. That alone takes a server longer than a
-/// lock does that is free.
+/// The steps of records, in the order of [`Scripts::command`]: flags, the fast path, and the
+/// general path. The common code between the two alone takes a server longer than a free lock does.
 const SOURCES: [(&str, &str, &str); 11] = [
     (NEEDS_MEMORY, include_str!("acquire_free.lua"), include_str!("acquire.lua")),
     (NEEDS_NONE, "", include_str!("refresh.lua")),
@@ -36,10 +35,10 @@ const SOURCES: [(&str, &str, &str); 11] = [
     (NEEDS_NONE, "", include_str!("repair.lua")),
 ];
 
-/// All scripts, by the names that a server gives them.
+/// All scripts, by the hashes that a server knows them by.
 #[derive(Debug)]
 pub(crate) struct Scripts {
-    /// How long a record outlives its last use.
+    /// The time that a record outlives its last use.
     pub(crate) kept: Duration,
     all: Vec<(String, String)>,
 }
@@ -61,7 +60,7 @@ impl Scripts {
         Scripts { kept: REMEMBERED, all }
     }
 
-    /// The command that does a step: by the script's name, or with all of it.
+    /// Returns the command of a step: with the hash of its script, or with its text.
     pub(crate) fn command(&self, channels: &str, op: &Op, whole: bool) -> Cmd {
         let index = match &op.step {
             Step::Acquire { .. } => 0,
@@ -151,7 +150,7 @@ fn micros(duration: Duration) -> u64 {
     duration.min(LONGEST).as_micros() as u64
 }
 
-/// What a script's reply says.
+/// Parses a script's reply.
 pub(crate) fn answer(step: &Step, reply: Value) -> Result<Answer, StoreError> {
     let read = match &reply {
         Value::Array(values) => read(step, values),

@@ -1,6 +1,6 @@
--- Keeps queue entries.
+-- Extends queue entries.
 --
--- ARGV[5]  so long   ARGV[6...]  tokens
+-- ARGV[5]  lifetime   ARGV[6...]  tokens
 --
 -- {busy, standing of each...}: 0 nowhere, 1 queued, 2 holds
 local till, any = now + ARGV[5], false

@@ -1,4 +1,4 @@
--- Holds for so long from now, if it still holds.
+-- Extends a hold to this lease from now at least, if it still holds.
 --
 -- ARGV[5]  token   ARGV[6]  lease
 --

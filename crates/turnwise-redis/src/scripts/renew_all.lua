@@ -1,10 +1,10 @@
--- Has several holds last for so long from now at least, each of a record of its own.
+-- Extends several holds, each of another record, to this lease from now at least.
 --
 -- KEYS[i]  record of the i-th hold
--- ARGV[1]  lease   ARGV[2]  so long a record outlives its holds (ms)
+-- ARGV[1]  lease   ARGV[2]  time that a record outlives its holds (ms)
 -- ARGV[2 * i + 1]  place   ARGV[2 * i + 2]  token
 --
--- {held...}: 1 it holds, 0 it holds no more
+-- {held...}: 1 it holds, 0 it no longer holds
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local till, kept = now + ARGV[1], tonumber(ARGV[2])

@@ -1,4 +1,4 @@
--- Gives a place back that is quarantined. It is dirty.
+-- Returns a quarantined place to the pool. It is dirty.
 --
 -- ARGV[5]  place
 --

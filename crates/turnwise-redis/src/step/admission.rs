@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use super::{Standing, Token};
 
-/// What is asked of an admission.
+/// A step of an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct AdmissionStep {
-    /// How many places there are, from 1 on. All steps of one admission say the same.
+    /// The number of places, from 1 on. All steps of one admission state the same.
     pub limit: u64,
-    /// What to do.
+    /// The action.
     pub act: AdmissionAct,
 }
 
 impl AdmissionStep {
-    /// What it is called where it is refused.
+    /// The step's name in refusals.
     pub fn name(&self) -> &'static str {
         match self.act {
             AdmissionAct::Admit { .. } => "admit",
@@ -40,163 +40,164 @@ pub struct Claim {
     pub applicant: String,
 }
 
-/// What to do at an admission: see each one's [`AdmissionAnswer`].
+/// The actions of an admission, each of which has its [`AdmissionAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum AdmissionAct {
-    /// Writes a row into the place that the request has reserved, or into one that is free; or
-    /// takes a queue entry.
+    /// Writes a row into the place that the request has reserved, or into a free one. Otherwise
+    /// adds a queue entry.
     Admit {
         /// The request.
         claim: Claim,
-        /// What is written.
+        /// The content of the row.
         row: Vec<u8>,
-        /// So long the queue entry is kept if nobody keeps it. None: it takes no queue entry.
+        /// The lifetime of the queue entry, unless it is kept. `None` adds none.
         alive: Option<Duration>,
     },
-    /// Reserves a place for so long if one is free, or takes a queue entry.
+    /// Reserves a place if one is free. Otherwise adds a queue entry.
     Reserve {
         /// The request.
         claim: Claim,
-        /// So long the place is reserved, if nobody keeps it.
+        /// The lease of the reservation, unless it is kept.
         lease: Duration,
-        /// So long the queue entry is kept if nobody keeps it. None: it takes no queue entry.
+        /// The lifetime of the queue entry, unless it is kept. `None` adds none.
         alive: Option<Duration>,
     },
-    /// Keeps reservations and queue entries for so long from now.
+    /// Extends reservations and queue entries, counted from now.
     Keep {
-        /// The requests, and the fences of what they have reserved: 0 is whatever they have.
+        /// The requests, and the fences of their reservations: 0 matches any.
         claims: Vec<(Claim, u64)>,
-        /// So long a reservation.
+        /// The lease of a reservation.
         lease: Duration,
-        /// So long a queue entry.
+        /// The lifetime of a queue entry.
         alive: Duration,
     },
-    /// Writes a row into the place that is reserved.
+    /// Writes a row into the reserved place.
     Confirm {
         /// The request.
         claim: Claim,
-        /// The reservation.
+        /// The fence of the reservation.
         fence: u64,
-        /// What is written.
+        /// The content of the row.
         row: Vec<u8>,
     },
-    /// Gives back: the place that is reserved, or the queue entry. A row stays.
+    /// Releases the reserved place, or removes the queue entry. A row stays.
     Cancel {
         /// The request.
         claim: Claim,
-        /// Requests of this token may be on their way yet. They are refused when they come.
+        /// True if copies of requests with this token may be on their way. They are refused when
+        /// they arrive.
         late: bool,
     },
-    /// Lets nobody in from now on, but for those who have a place reserved.
+    /// Closes the admission. Only reserved places can be confirmed afterwards.
     Close,
-    /// Looks at it.
+    /// Reads the state.
     Look,
     /// Reads rows.
     Rows {
-        /// How many of those that were written first are left out.
+        /// The number of rows to skip, in the order of writing.
         from: u64,
-        /// As many at most.
+        /// The maximum number of rows.
         most: u32,
     },
 }
 
-/// What a step of an admission has come to.
+/// The answer to a step of an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdmissionAnswer {
-    /// The request's row is written.
+    /// The row of the request is written.
     Admitted {
-        /// In this place, from 1 on.
+        /// The place, from 1 on.
         place: u64,
-        /// The number of the entry.
+        /// The fence of the entry.
         fence: u64,
     },
-    /// To `Reserve`: the place is reserved, from now on for the lease.
+    /// To `Reserve`: the place is reserved for the lease, which begins now.
     Reserved {
-        /// This one, from 1 on.
+        /// The place, from 1 on.
         place: u64,
-        /// The reservation's number.
+        /// The fence of the reservation.
         fence: u64,
     },
-    /// The request has a queue entry: all places are taken, some of them are reserved only.
+    /// The request has a queue entry: all places are taken, some of them only reserved.
     Queued {
-        /// How many are before it there.
+        /// The number of entries before it.
         ahead: u64,
-        /// So long the first lease lasts that ends, if it is not kept.
+        /// The time until the first lease ends, if it is not kept.
         busy: Duration,
     },
-    /// The same, and it was not to wait.
+    /// All places are taken, some of them only reserved, and the request was not to wait.
     Busy {
-        /// So long the first lease lasts that ends, if it is not kept.
+        /// The time until the first lease ends, if it is not kept.
         busy: Duration,
     },
-    /// There is no place, and never will be.
+    /// All places are taken for good, or the admission is closed.
     Closed {
-        /// How many there were.
+        /// The number of places.
         limit: u64,
     },
-    /// The applicant is in, by another request.
+    /// The applicant was admitted by another request.
     Duplicate {
-        /// Its place.
+        /// The place of the applicant.
         place: u64,
     },
-    /// Another request of the applicant has a place reserved, or waits for one.
+    /// Another request of the applicant has reserved a place, or waits for one.
     Pending {
-        /// The place that is reserved.
+        /// The reserved place.
         place: Option<u64>,
     },
-    /// The request has been given up before.
+    /// The request was given up before.
     Gone,
     /// To `Keep`.
     Standings {
-        /// Where each is, in the order of the claims. A row holds.
+        /// The state of each claim, in order. A row holds.
         standings: Vec<Standing>,
-        /// So long the first lease lasts that ends, if it is not kept.
+        /// The time until the first lease ends, if it is not kept.
         busy: Duration,
     },
-    /// To `Confirm`: there is no such reservation any more.
+    /// To `Confirm`: the reservation no longer exists.
     Lost,
-    /// To `Cancel`: it has neither a place nor a queue entry.
+    /// To `Cancel`: the request has neither a place nor a queue entry.
     Cancelled,
     /// To `Look`.
     Seen(AdmissionSeen),
-    /// To `Rows`: in the order in which they were written.
+    /// To `Rows`: rows in the order of writing.
     Rows(Vec<AdmissionRow>),
-    /// The admission has another limit. Nothing was done.
+    /// The admission has another limit. The step had no effect.
     Differs {
-        /// How many places it has.
+        /// The number of places.
         limit: u64,
     },
 }
 
-/// What a look at an admission sees.
+/// A snapshot of an admission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionSeen {
-    /// How many places there are. 0: nobody has said it.
+    /// The number of places. 0: none was stated yet.
     pub limit: u64,
-    /// Is nobody let in any more?
+    /// True if the admission is closed.
     pub closed: bool,
-    /// How many rows are written.
+    /// The number of rows.
     pub admitted: u64,
-    /// How many places are reserved.
+    /// The number of reserved places.
     pub reserved: u64,
-    /// How many wait.
+    /// The number of queue entries.
     pub waiting: u64,
-    /// The number of the last entry or reservation. 0: there was none.
+    /// The fence of the last entry or reservation. 0: there was none.
     pub fence: u64,
 }
 
 /// A row of an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionRow {
-    /// Who is in.
+    /// The applicant.
     pub applicant: String,
-    /// In this place, from 1 on.
+    /// The place, from 1 on.
     pub place: u64,
-    /// The number of the entry.
+    /// The fence of the entry.
     pub fence: u64,
-    /// What was written.
+    /// The content of the row.
     pub row: Vec<u8>,
 }

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use super::Token;
 
-/// What is asked of the mailboxes of a shard.
+/// A step of the mailboxes of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct MailboxStep {
-    /// How many shards the kind of actors has. All steps of one kind say the same.
+    /// The number of shards of the kind of actors. All steps of one kind state the same.
     pub shards: u32,
-    /// What to do.
+    /// The action.
     pub act: MailboxAct,
 }
 
 impl MailboxStep {
-    /// What it is called where it is refused.
+    /// The step's name in refusals.
     pub fn name(&self) -> &'static str {
         match self.act {
             MailboxAct::Push { .. } => "push",
@@ -38,13 +38,13 @@ impl MailboxStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct StoredMessage {
-    /// Its number, or the sender's own name for it. No two of one actor have the same.
+    /// The id, generated or chosen by the sender. It is unique for an actor.
     pub id: String,
-    /// Which type of message it is.
+    /// The name of the message's type.
     pub name: String,
-    /// What it says.
+    /// The content.
     pub body: Vec<u8>,
-    /// The request that waits for its outcome, if one does: it gets a notice.
+    /// The request that waits for the outcome, if there is one: it gets a notice.
     pub asker: Option<Token>,
 }
 
@@ -54,75 +54,75 @@ pub struct StoredMessage {
 pub struct DrainClaim {
     /// The request.
     pub token: Token,
-    /// How long the mailbox is held, if nobody renews it.
+    /// The lease of the mailbox, unless it is renewed.
     pub lease: Duration,
-    /// How many messages are handed out at a time.
+    /// The maximum number of messages handed out at a time.
     pub most: u32,
-    /// A message whose drainers have died in the midst of it this often is a dead letter.
+    /// The number of drainers that may die while they run a message, after which it is a dead
+    /// letter.
     pub attempts: u32,
-    /// How long its outcome is kept then.
+    /// The time that its outcome is kept then.
     pub keep: Duration,
 }
 
-/// What a drainer has done, and what it does next.
+/// The progress of a drainer, and its next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Advance {
     /// The actor.
     pub actor: String,
-    /// The number of its hold. A late copy of a claim may hold the mailbox again, by another
-    /// number.
+    /// The fence of its hold. A late copy of a claim may hold the mailbox again, with another
+    /// fence.
     pub fence: u64,
-    /// One more than that of the drainer's step before; that of its first is 1.
+    /// The number of this step in the hold: the first is 1, and each is one greater than the last.
     pub number: u64,
-    /// The replies to the first messages that it was handed, in their order. These leave the
-    /// mailbox.
+    /// The replies to the first messages that were handed out, in order. These leave the mailbox.
     pub done: Vec<Vec<u8>>,
-    /// The state after them. None: it is as it was.
+    /// The state after them. `None`: unchanged.
     pub state: Option<Vec<u8>>,
-    /// The message after them, if its attempt has failed.
+    /// The attempt at the message after them, if it has failed.
     pub failed: Option<FailedAttempt>,
-    /// How long outcomes are kept.
+    /// The time that outcomes are kept.
     pub keep: Duration,
-    /// What the drainer does next. Without a message that is ready, it lets go.
+    /// The next action. If no message is ready, the mailbox is released.
     pub then: Then,
 }
 
-/// An attempt that has failed.
+/// A failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct FailedAttempt {
-    /// Why.
+    /// The error.
     pub error: String,
-    /// The message is tried again after this time. None: it is a dead letter.
+    /// The time until the next attempt. `None`: the message is a dead letter.
     pub again: Option<Duration>,
 }
 
-/// What a drainer does next.
+/// The next action of a drainer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum Then {
-    /// It takes the next messages, as many at most, and holds the mailbox for so long.
+    /// Takes the next messages, and extends the lease.
     Next {
-        /// As many.
+        /// The maximum number of messages.
         most: u32,
-        /// So long.
+        /// The lease.
         lease: Duration,
     },
-    /// It lets go. Workers look at what is left after this time.
+    /// Releases the mailbox.
     LetGo {
-        /// This time.
+        /// The time after which workers check what is left.
         after: Duration,
     },
 }
 
-/// What to do with mailboxes: see each one's [`MailboxAnswer`].
+/// The actions of mailboxes, each of which has its [`MailboxAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum MailboxAct {
-    /// Leaves a message, unless there is one of its id, or was one not long ago. With a claim, and
-    /// if nobody drains the mailbox, it is claimed in the same step.
+    /// Stores a message, unless its id is known. With a claim, and if the mailbox has no drainer,
+    /// the same step claims it.
     Push {
         /// The actor.
         actor: String,
@@ -131,219 +131,218 @@ pub enum MailboxAct {
         /// The claim.
         claim: Option<DrainClaim>,
     },
-    /// Claims a mailbox, if nobody drains it and a message is ready.
+    /// Claims a mailbox, if it has no drainer and a message is ready.
     Claim {
         /// The actor.
         actor: String,
         /// The claim.
         claim: DrainClaim,
     },
-    /// Says what was done, and takes the next messages or lets go.
+    /// Reports progress, and takes the next messages or releases the mailbox.
     Advance(Advance),
-    /// Lets go of a mailbox of which nothing was done, and refuses claims by this request from now
-    /// on.
+    /// Releases a mailbox none of whose messages was begun, and refuses claims by this request from
+    /// now on.
     Abandon {
         /// The actor.
         actor: String,
         /// The request.
         token: Token,
     },
-    /// Holds mailboxes for so long from now at least, if they are still held.
+    /// Extends the leases of mailboxes, counted from now, if they are still held.
     Renew {
-        /// The actors, each with the request by which it is drained.
+        /// The actors, each with the request that drains it.
         drained: Vec<(String, Token)>,
-        /// So long.
+        /// The lease.
         lease: Duration,
     },
-    /// Looks for the outcome of a message.
+    /// Returns the outcome of a message.
     Outcome {
         /// The actor.
         actor: String,
         /// The message's id.
         message: String,
     },
-    /// Takes a message back that no drainer has begun.
+    /// Withdraws a message that no drainer has begun.
     Withdraw {
         /// The actor.
         actor: String,
         /// The message's id.
         message: String,
-        /// It may be on its way yet: then it is refused when it comes.
+        /// True if the message may be on its way. It is refused then when it arrives.
         late: bool,
-        /// How long it is known that it was withdrawn.
+        /// The time that the withdrawal is remembered.
         keep: Duration,
     },
-    /// Looks for mailboxes that have to be looked at. Those that are found are shown to no other
-    /// worker for the time of the grip.
+    /// Returns mailboxes that are due. They are not returned to other workers for the time of the
+    /// grip.
     Due {
-        /// The worker: it gets a notice when there is work, if there is none now.
+        /// The worker, which gets a notice when there is work, if there is none now.
         worker: Token,
-        /// How long it waits for that notice.
+        /// The time that it waits for the notice.
         alive: Duration,
-        /// How many it takes at most.
+        /// The maximum number of mailboxes.
         most: u32,
         /// The time of the grip.
         grip: Duration,
     },
-    /// Lists dead letters, the oldest first.
+    /// Returns dead letters, the oldest first.
     DeadLetters {
-        /// Without as many.
+        /// The number of letters to skip.
         from: u64,
-        /// As many at most.
+        /// The maximum number of letters.
         most: u32,
     },
-    /// Leaves a dead letter in its mailbox again, behind all messages.
+    /// Returns a dead letter to its mailbox, behind all messages.
     Requeue {
         /// The actor.
         actor: String,
         /// The message's id.
         message: String,
     },
-    /// Forgets a dead letter.
+    /// Deletes a dead letter.
     Discard {
         /// The actor.
         actor: String,
         /// The message's id.
         message: String,
     },
-    /// Looks at a mailbox.
+    /// Reads the state of a mailbox.
     Look {
         /// The actor.
         actor: String,
     },
 }
 
-/// What a drainer has in its hands.
+/// The messages that a drainer was handed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hand {
-    /// The hold's number.
+    /// The fence of the hold.
     pub fence: u64,
-    /// How many attempts at the first message have failed.
+    /// The number of failed attempts at the first message.
     pub attempts: u32,
-    /// The actor's state, if it has one. Only a claim brings it.
+    /// The actor's state, if it has one. Only a claim returns it.
     pub state: Option<Vec<u8>>,
-    /// The next messages, in their order.
+    /// The next messages, in order.
     pub messages: Vec<StoredMessage>,
-    /// How many more there are.
+    /// The number of further messages.
     pub left: u64,
 }
 
-/// Where a message is.
+/// The progress of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Nothing is known of it.
+    /// The message is not known.
     Unknown,
-    /// It waits.
+    /// The message waits.
     Waiting {
-        /// How many are before it.
+        /// The number of messages before it.
         ahead: u64,
-        /// How long the mailbox is held, or the next attempt is put off, for at least. Zero: by
-        /// nobody.
+        /// The rest of the drainer's lease, or of the pause before the next attempt. Zero: neither.
         busy: Duration,
     },
-    /// A drainer has it in its hands.
+    /// The message was handed to a drainer.
     Running {
-        /// Which attempt it is, from 1 on.
+        /// The number of the attempt, from 1 on.
         attempt: u32,
-        /// How long the mailbox is held.
+        /// The rest of the drainer's lease.
         busy: Duration,
     },
-    /// It was handled, with this reply.
+    /// The message was handled, with this reply.
     Done(Vec<u8>),
-    /// It is a dead letter.
+    /// The message is a dead letter.
     Dead {
-        /// Why its last attempt has failed.
+        /// The error of its last attempt.
         error: String,
     },
-    /// It was withdrawn, and certainly never runs.
+    /// The message was withdrawn, and certainly never runs.
     Withdrawn,
 }
 
-/// A message that was given up: [`MailboxAct::DeadLetters`].
+/// A dead letter: see [`MailboxAct::DeadLetters`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadMessage {
     /// The actor.
     pub actor: String,
     /// The message.
     pub message: StoredMessage,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// Why the last one has.
+    /// The error of the last one.
     pub error: String,
 }
 
-/// What is known of a mailbox: [`MailboxAct::Look`].
+/// A snapshot of a mailbox: see [`MailboxAct::Look`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailboxSeen {
-    /// How many messages wait, those that are handed out included.
+    /// The number of messages, including those that were handed out.
     pub waiting: u64,
-    /// Who drains it, and for how long at least.
+    /// The drainer, and the rest of its lease.
     pub drainer: Option<(Token, Duration)>,
-    /// How many attempts at the first message have failed.
+    /// The number of failed attempts at the first message.
     pub attempts: u32,
-    /// The number of the last hold. 0: there was none.
+    /// The fence of the last hold. 0: there was none.
     pub fence: u64,
     /// The actor's state, if it has one.
     pub state: Option<Vec<u8>>,
 }
 
-/// What a step of mailboxes has come to.
+/// The answer to a step of mailboxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MailboxAnswer {
-    /// To all: other clients have said another number of shards.
+    /// To all: other clients use another number of shards.
     Differs {
-        /// That number.
+        /// The number that they use.
         shards: u32,
     },
-    /// To `Push`: it is stored.
+    /// To `Push`: the message is stored.
     Pushed {
-        /// How many are before it.
+        /// The number of messages before it.
         ahead: u64,
-        /// Does nobody drain the mailbox?
+        /// True if the mailbox has no drainer.
         free: bool,
     },
-    /// To `Push`: there is a message of this id, or was one.
+    /// To `Push`: a message of this id is known.
     Known(Progress),
-    /// To `Push`, `Claim` and `Advance`: the mailbox is held by this drainer, with these messages.
+    /// To `Push`, `Claim` and `Advance`: this drainer holds the mailbox, with these messages.
     Handed(Hand),
-    /// To `Claim`: somebody drains it, or its next attempt is put off.
+    /// To `Claim`: another drainer holds the mailbox, or its next attempt is delayed.
     Busy {
-        /// For so long at least.
+        /// The rest of the lease, or of the delay.
         left: Duration,
     },
     /// To `Claim`: there are no messages.
     Empty,
-    /// To `Claim`: the request has been given up before.
+    /// To `Claim`: the request was given up before.
     Gone,
-    /// To `Advance`: the mailbox was let go.
+    /// To `Advance`: the mailbox was released.
     LetGo {
-        /// How many messages are left.
+        /// The number of messages left.
         left: u64,
-        /// How long the next attempt is put off.
+        /// The time until the next attempt.
         wait: Duration,
     },
     /// To `Advance`: the mailbox was lost, and nothing was written.
     Lost,
-    /// To `Abandon`, `Requeue` and `Discard`: was there anything?
+    /// To `Abandon`, `Requeue` and `Discard`: true if the mailbox was held, or the letter existed.
     Was(bool),
-    /// To `Renew`: is each still held? In their order.
+    /// To `Renew`: true for each mailbox, in order, that is still held.
     Renewed(Vec<bool>),
-    /// To `Outcome`. To `Withdraw`, unless it was withdrawn: why not.
+    /// To `Outcome`. To `Withdraw`: the progress of a message that was not withdrawn.
     Progress(Progress),
     /// To `Due`.
     Due {
-        /// These actors.
+        /// The actors.
         actors: Vec<String>,
-        /// When the next one is due, if that is known.
+        /// The time until the next mailbox is due, if that is known.
         next: Option<Duration>,
     },
     /// To `DeadLetters`.
     Dead {
-        /// How many there are in all.
+        /// The number of all dead letters.
         all: u64,
-        /// These.
+        /// The letters of this page.
         dead: Vec<DeadMessage>,
     },
     /// To `Look`.

@@ -8,7 +8,7 @@ use turnwise_redis::{Called, Effect, MemoryStore, NoticeSink, Store, StoreError}
 
 use super::Dice;
 
-/// One step of four goes wrong, and one notice of three is lost.
+/// One of four steps goes wrong, and one of three notices is lost.
 #[derive(Clone, Debug)]
 pub struct Faulty {
     store: MemoryStore,
@@ -37,17 +37,17 @@ impl Store for Faulty {
             match self.roll(16) {
                 // The request is lost.
                 0 => Err(unreachable()),
-                // The answer is.
+                // The answer is lost.
                 1 => {
                     self.store.call(op).await?;
                     Err(StoreError::TimedOut { effect: Effect::Unknown })
                 }
-                // It comes twice.
+                // It arrives twice.
                 2 => {
                     self.store.call(op).await?;
                     self.store.call(op).await
                 }
-                // It comes again, much later; the client has asked anew meanwhile.
+                // It arrives again, much later; the client has asked again meanwhile.
                 3 => {
                     let (store, op) = (self.store.clone(), op.clone());
                     let late = Duration::from_millis(self.roll(40));
@@ -82,7 +82,7 @@ impl Store for Faulty {
     }
 }
 
-/// A store whose notices all are lost.
+/// A store that loses all notices.
 #[derive(Debug)]
 pub struct Deaf(pub MemoryStore);
 

@@ -1,4 +1,4 @@
-//! Servers on loopback, each for one test; and what stands between.
+//! Servers on loopback, each for one test; and proxies before them.
 
 #![allow(
     dead_code,
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A Redis server of its own, on a free port, ended by its id.
+/// A Redis server for one test, on a free port, killed by its id.
 pub struct Server {
     pub port: u16,
     options: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that keeps nothing on the disk.
+    /// Starts a server that keeps nothing on the disk.
     pub fn start() -> Server {
         Server::with(&["--save", "", "--appendonly", "no"])
     }
@@ -56,7 +56,7 @@ impl Server {
         server
     }
 
-    /// Starts it, after its end too, on the same port.
+    /// Starts it, also after its end, on the same port.
     pub fn run(&mut self) {
         let mut command = Command::new("redis-server");
         command.arg("--port").arg(self.port.to_string()).arg("--bind").arg("127.0.0.1");
@@ -72,7 +72,7 @@ impl Server {
         }
     }
 
-    /// Ends it as a power failure would.
+    /// Kills it as a power failure would.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -88,12 +88,12 @@ impl Server {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// What it answers to an inline command: the first line.
+    /// Returns the first line of its answer to an inline command.
     pub fn ask(&self, command: &str) -> String {
         self.try_ask(command).expect("the server answers")
     }
 
-    /// The first lines of its answer, as many.
+    /// Returns the first lines of its answer.
     pub fn all(&self, command: &str, lines: usize) -> Vec<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
@@ -123,19 +123,20 @@ pub fn signal_to(child: &Child, signal: nix::sys::signal::Signal) {
     nix::sys::signal::kill(id, signal).unwrap();
 }
 
-/// Where servers and stores write: in memory, if the system has that. They are killed, not their
-/// machine, and a disk that is busy with a build keeps each write waiting for seconds.
+/// The folder where servers and stores write: in memory, if the system has that. These tests kill
+/// servers, not their machine, and each write would wait for seconds on a disk that is busy with a
+/// build.
 pub fn scratch() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-/// Looks until it is so; a test that waits longer than this has failed.
+/// Waits until the condition is true; a test that waits longer than this has failed.
 pub fn until(what: &str, so: impl FnMut() -> bool) {
     assert!(holds_in_time(so), "it is not so: {what}");
 }
 
-/// Looks until it is so, for half a minute: whether it was.
+/// Waits until the condition is true, for half a minute. Returns whether it was.
 pub fn holds_in_time(mut so: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + Duration::from_secs(30);
     while !so() {

@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use super::Dice;
 
-/// What becomes of a command.
+/// The fate of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Forward,
-    /// It does not come through, and the connection ends.
+    /// It is lost, and the connection ends.
     LoseCommand,
     /// It runs, its answer is lost, and the connection ends.
     LoseAnswer,
-    /// It runs twice; the first answer comes.
+    /// It runs twice; the first answer arrives.
     Double,
-    /// It runs, and its answer comes so much later.
+    /// It runs, and its answer arrives this much later.
     Delay(Duration),
 }
 
@@ -30,7 +30,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// In front of a server, with a fate for each script that is called.
+    /// A proxy before a server, with a fate for each script call.
     pub fn new(server: u16, fates: impl FnMut() -> Fate + Send + 'static) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -46,7 +46,7 @@ impl Proxy {
         Proxy { port, fates }
     }
 
-    /// One command of eight has a bad fate.
+    /// A proxy in which one of eight commands has a bad fate.
     pub fn faulty(server: u16, seed: u64) -> Proxy {
         let mut dice = Dice(seed);
         Proxy::new(server, move || match dice.roll(24) {
@@ -57,7 +57,7 @@ impl Proxy {
         })
     }
 
-    /// From now on, other fates.
+    /// Replaces the fates of later commands.
     pub fn then(&self, fates: impl FnMut() -> Fate + Send + 'static) {
         *self.fates.lock().unwrap() = Box::new(fates);
     }
@@ -72,7 +72,7 @@ type Fates = Arc<Mutex<Box<dyn FnMut() -> Fate + Send>>>;
 fn serve(client: TcpStream, server: TcpStream, fates: Fates) {
     let _ = client.set_nodelay(true);
     let _ = server.set_nodelay(true);
-    // What becomes of the answers that are to come: forwarded, swallowed, or the end.
+    // The fates of pending answers: forwarded, swallowed, or the end.
     let answers = Arc::new(Mutex::new(VecDeque::new()));
     let (mut from, mut to) =
         (BufReader::new(client.try_clone().unwrap()), server.try_clone().unwrap());
@@ -123,12 +123,12 @@ fn serve(client: TcpStream, server: TcpStream, fates: Fates) {
     });
 }
 
-/// A push that answers a command.
+/// True if a push answers a command.
 fn confirms(push: &[u8]) -> bool {
     push.windows(9).any(|word| word == b"subscribe")
 }
 
-/// One whole value, as it came.
+/// Reads one whole value, unchanged.
 fn frame(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     if from.read_until(b'\n', &mut line)? == 0 {

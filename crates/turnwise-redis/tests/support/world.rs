@@ -1,5 +1,5 @@
-//! The stores that keep the same promises: in memory, in memory with faults, in memory without any
-//! notice, in a file, in a server, and in a server behind a proxy that loses and doubles.
+//! The stores that have the same properties: in memory, in memory with faults, in memory without
+//! notices, in a file, in a server, and in a server behind a proxy that loses and doubles.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::Server;
 use super::faulty::{Deaf, Faulty};
 use super::proxy::Proxy;
 
-/// A store, and what makes clients of it.
+/// A store, and a factory of its clients.
 pub trait World: Send + Sync {
     fn client(&self, builder: RemoteBuilder) -> Remote;
 
-    /// Do answers always come, and in time?
+    /// True if answers always arrive, and in time.
     fn is_sound(&self) -> bool {
         true
     }
@@ -51,7 +51,7 @@ pub struct NoNotices(pub MemoryStore);
 
 impl World for NoNotices {
     fn client(&self, builder: RemoteBuilder) -> Remote {
-        // The next look is what finds out.
+        // The next refresh finds a grant.
         let builder = builder.place(Duration::from_millis(60));
         builder.over(Deaf(self.0.clone())).unwrap()
     }
@@ -106,7 +106,7 @@ impl World for Behind {
     fn client(&self, builder: RemoteBuilder) -> Remote {
         let connect =
             || builder.clone().answer_within(Duration::from_millis(500)).connect(&self.0.url());
-        // The first step may be one that is lost.
+        // The first step may be lost.
         (0..50).find_map(|_| connect().ok()).expect("one of fifty comes through")
     }
 
@@ -115,7 +115,7 @@ impl World for Behind {
     }
 }
 
-/// Rules as tests: each for each store.
+/// Turns each rule into a test for each store.
 macro_rules! contract {
     ($($(#[$about:meta])* fn $name:ident($world:ident) $body:block)*) => {
         mod rules {

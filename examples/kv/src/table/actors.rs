@@ -1,18 +1,18 @@
-//! Each key is an actor: a mailbox of its own, out of a registry of keys.
+//! Each key is an actor: its mailbox comes from a registry of keys.
 //!
-//! A key lives while it is used. What keeps one alive between two commands is its own state: with a
-//! value, it holds a pin of the key that it belongs to. The turn that takes the value away drops the
-//! pin, and with its end the actor is gone: no sweep, no timer.
+//! A key exists while it is used. Between two commands, its own state keeps it: with a value, the
+//! state holds a pin of its key. The turn that removes the value drops the pin, and the actor is
+//! gone when that turn ends. No sweep and no timer is needed.
 //!
-//! That is a circle, registry to state to registry. [`clear`](Actors::clear) and the end of the
-//! table break it by closing the registry: its mailboxes end, and drop their states.
+//! That is a cycle from the registry to the state to the registry. [`clear`](Actors::clear) and the
+//! end of the table break it by closing the registry: its mailboxes end, and drop their states.
 //!
-//! - A1: `FLUSHALL` puts a new registry in the place of the old one, and answers when all turns of
-//!   that are over. What runs in the old one meanwhile began before the exchange: so it comes before
-//!   the flush, and all that runs in the new one after it. Whoever finds his registry closed finds
-//!   another one at the next look.
-//! - A2: a state has a value if and only if it is [`Living`], after each turn; but a registry that
-//!   is being closed gives no more pins, and then the value goes with the turn.
+//! - A1: `FLUSHALL` replaces the registry by a new one, and answers when all turns of the old one
+//!   are over. Turns in the old one began before the exchange, so they come before the flush; all
+//!   turns in the new one come after it. A command that finds its registry closed reads the new
+//!   one.
+//! - A2: after each turn, a state has a value if and only if it is [`Living`]; but a registry that
+//!   is being closed gives no more pins, and then the value is dropped at the end of the turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,14 +25,15 @@ use turnwise_locks::{Keyed, Limits, NotStarted, RunError};
 use super::{Key, Table, Visit};
 use crate::value::Cell;
 
-/// So many keys at most are entered at once. One is entered inside the turn of another, so each
-/// takes a piece of the thread's stack.
+/// The maximum number of keys that are entered at once. Each is entered inside the turn of another,
+/// and so takes a piece of the thread's stack.
 const AT_ONCE: usize = 64;
 
-/// The keys that there are until the next `FLUSHALL`.
+/// The keys until the next `FLUSHALL`.
 struct Registry {
     keyed: Keyed<Key, Slot>,
-    /// How many have a value. Those that the registry counts may have none: they are looked at.
+    /// The number of keys with a value. The registry also counts keys without one, which are in
+    /// use.
     len: Arc<AtomicUsize>,
 }
 
@@ -50,7 +51,7 @@ struct Slot {
     living: Option<Living>,
 }
 
-/// What makes a key stay, and count.
+/// The part of a state that keeps its key, and counts it.
 struct Living {
     _pin: turnwise_locks::Key<Key, Slot>,
     len: Arc<AtomicUsize>,
@@ -58,7 +59,7 @@ struct Living {
 
 impl Drop for Living {
     fn drop(&mut self) {
-        // Ordering: a number, and nothing is read through it.
+        // Ordering: a counter; no other memory is read through it.
         self.len.fetch_sub(1, Relaxed);
     }
 }
@@ -73,12 +74,12 @@ impl Default for Actors {
 }
 
 impl Slot {
-    /// The end of each turn: A2.
+    /// Ends a turn: A2.
     fn settle(&mut self, registry: &Registry, key: &[u8]) {
         match (&self.cell.value, &self.living) {
             (Some(_), None) => {
                 if let Ok(pin) = registry.keyed.key(Key::from_slice(key)) {
-                    // Ordering: a number, and nothing is read through it.
+                    // Ordering: a counter; no other memory is read through it.
                     registry.len.fetch_add(1, Relaxed);
                     self.living = Some(Living { _pin: pin, len: registry.len.clone() });
                 }
@@ -95,7 +96,7 @@ impl Actors {
         loop {
             match f(&self.0.load()) {
                 Ok(result) => return result,
-                // A1: there is another one.
+                // A1: there is a new one.
                 Err(RunError::NotStarted(NotStarted::Closed) | RunError::Gone(_)) => {}
                 Err(error) => panic!("a run without limits: {error}"),
             }
@@ -103,7 +104,7 @@ impl Actors {
     }
 
     fn with_some<V: Visit>(&self, keys: &[Key], first: usize, visit: V) -> V {
-        // The visitor waits here for a turn, or for another registry.
+        // The visitor is kept here for a turn, or for the next registry.
         let visitor = Arc::new(Mutex::new(Some(visit)));
         let mut sorted = keys.to_vec();
         sorted.sort_unstable();
@@ -126,7 +127,7 @@ impl Actors {
             })
         });
         let visit = visitor.lock().take();
-        visit.unwrap_or_else(|| unreachable!("nobody else takes it"))
+        visit.unwrap_or_else(|| unreachable!("only this call takes it"))
     }
 }
 
@@ -152,7 +153,7 @@ impl Table for Actors {
     }
 
     fn len(&self) -> usize {
-        // Ordering: a number, and nothing is read through it.
+        // Ordering: a counter; no other memory is read through it.
         self.0.load().len.load(Relaxed)
     }
 

@@ -6,8 +6,8 @@ use hashbrown::DefaultHashBuilder;
 use super::{Key, Table, Visit};
 use crate::value::Cell;
 
-/// A cell is visited under the lock of its shard. Several cells are visited one after the other:
-/// the map has no way to hold two.
+/// A table in a `DashMap`. A cell is visited under the lock of its shard. Several cells are visited
+/// one after the other: the map cannot hold two.
 #[derive(Default)]
 pub struct Dash(DashMap<Key, Cell, DefaultHashBuilder>);
 

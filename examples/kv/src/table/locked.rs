@@ -31,12 +31,12 @@ impl Table for Mutexed {
 
     fn clear(&self) {
         let cells = std::mem::take(&mut *self.0.lock());
-        // Without the lock.
+        // Outside the lock.
         drop(cells);
     }
 }
 
-// Two shards never share a line of the processor's cache, nor the line that is fetched with it.
+// Two shards never share a cache line, nor the line that is prefetched with it.
 #[repr(align(128))]
 #[derive(Default)]
 struct Shard(Mutex<Cells>);
@@ -60,7 +60,7 @@ impl Sharded {
         (self.hasher.hash_one(key) >> 32) as usize & (self.shards.len() - 1)
     }
 
-    /// All shards: in one order, so nobody waits in a circle.
+    /// Locks all shards, always in one order, so that there is no deadlock.
     fn lock_all(&self) -> Vec<MutexGuard<'_, Cells>> {
         self.shards.iter().map(|shard| shard.0.lock()).collect()
     }
@@ -95,7 +95,7 @@ impl Table for Sharded {
     fn clear(&self) {
         let all: Vec<_> =
             self.lock_all().iter_mut().map(|cells| std::mem::take(&mut **cells)).collect();
-        // Without the locks.
+        // Outside the locks.
         drop(all);
     }
 }

@@ -1,4 +1,4 @@
-//! Tables of cells: one trait, and a file for each way to keep two commands from one value.
+//! Tables of cells: one trait, and a file for each way to order the commands on a value.
 
 mod actors;
 mod dash;
@@ -13,32 +13,32 @@ pub use locked::{Mutexed, Sharded};
 
 use crate::value::Cell;
 
-/// A key. One of the usual length is no allocation, as a registry takes it by value.
+/// A key. One of usual length needs no allocation, because a registry takes it by value.
 pub type Key = SmallVec<[u8; 24]>;
 
-/// What is done to several cells.
+/// A visit to several cells.
 pub trait Visit: Send + 'static {
-    /// The cell of the `n`th key.
+    /// Visits the cell of the `n`th key.
     fn visit(&mut self, n: usize, key: &[u8], cell: &mut Cell);
 }
 
-/// Cells by key. A cell whose value is gone when a visit ends is gone with it.
+/// Cells by key. A cell without a value when a visit ends is removed.
 pub trait Table: Send + Sync + 'static {
-    /// Runs `f` on the cell of a key; nobody else is at it meanwhile.
+    /// Runs `f` on the cell of a key. No other visit to the cell runs meanwhile.
     fn with<R: Send>(&self, key: &[u8], f: impl FnOnce(&mut Cell) -> R + Send) -> R;
 
-    /// Visits the cells of these keys in their order. How much of it is one step, seen from
-    /// outside, is up to the table.
+    /// Visits the cells of these keys in their order. It depends on the table how much of it is
+    /// atomic.
     fn with_all<V: Visit>(&self, keys: Vec<Key>, visit: V) -> V;
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     fn len(&self) -> usize;
 
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drops all cells. May take long.
+    /// Drops all cells. This may take long.
     fn clear(&self);
 }
 

@@ -1,4 +1,4 @@
-//! What the tests share: servers as processes of their own, and a client that sees every byte.
+//! Helpers of the tests: servers as processes, and a client that sees every byte.
 
 #![allow(dead_code)]
 
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 /// All tables. The names are those of the command line.
 pub(crate) const TABLES: [&str; 4] = ["actors", "dashmap", "sharded", "mutex"];
 
-/// After so long, something hangs.
+/// The time after which a test counts as hanging.
 pub(crate) const HANGS: Duration = Duration::from_secs(120);
 
-/// How much of a load is run: a small part in debug builds.
+/// Returns the share of a load that is run: a small part in debug builds.
 pub(crate) fn size(debug: usize, release: usize) -> usize {
     if cfg!(debug_assertions) { debug } else { release }
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -62,14 +62,14 @@ impl Kv {
         self.child.id()
     }
 
-    /// Ctrl-C.
+    /// Sends Ctrl-C.
     pub(crate) fn interrupt(&self) {
         let id = self.child.id().to_string();
         let killed = Command::new("kill").args(["-INT", &id]).status().expect("kill runs");
         assert!(killed.success());
     }
 
-    /// How it ended, and the rest of what it printed.
+    /// Waits for its end. Returns its status, and the rest of its output.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let mut status = None;
         until("the server ends", || {
@@ -81,7 +81,7 @@ impl Kv {
         (status.expect("it has ended"), rest)
     }
 
-    /// Its resident memory in KiB.
+    /// Returns its resident memory in KiB.
     pub(crate) fn memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("/proc");
         let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("VmRSS");
@@ -96,19 +96,19 @@ impl Drop for Kv {
     }
 }
 
-/// The real thing.
+/// A redis server.
 pub(crate) struct Redis {
     child: Child,
     pub(crate) port: u16,
 }
 
 impl Redis {
-    /// A server on a free port; or None, and that is said where it is seen. Where
-    /// `KV_NEEDS_REDIS` is set, it has to be there.
+    /// Starts a server on a free port; or returns none, and reports that. With `KV_NEEDS_REDIS`,
+    /// the absence of redis is an error.
     pub(crate) fn start(test: &str) -> Option<Redis> {
         let version = Command::new("redis-server").arg("--version").output();
         let version = version.map_or(String::new(), |said| text(&said.stdout));
-        // Others have other words for their errors.
+        // Other versions have other texts for their errors.
         if !version.contains("v=7.0.") {
             skipped(test, &format!("it needs redis-server 7.0, and there is {version:?}"));
             return None;
@@ -131,7 +131,7 @@ impl Redis {
             };
             let mut ended = false;
             until("redis answers", || {
-                // Somebody else has the port now.
+                // Another process has the port by now.
                 ended = redis.child.try_wait().expect("it can be waited for").is_some();
                 ended || TcpStream::connect(("127.0.0.1", port)).is_ok()
             });
@@ -154,7 +154,8 @@ impl Drop for Redis {
     }
 }
 
-/// Says that a test was not run. The harness keeps what a test prints to itself; this it does not.
+/// Reports that a test was not run. The harness captures the output of tests; this is written past
+/// it.
 pub(crate) fn skipped(test: &str, why: &str) {
     let needed = std::env::var_os("KV_NEEDS_REDIS").is_some();
     assert!(!needed, "{why}");
@@ -182,7 +183,7 @@ impl Client {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    /// One reply, byte for byte.
+    /// Reads one reply, byte for byte.
     pub(crate) fn reply(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.append_reply(&mut bytes);
@@ -215,7 +216,7 @@ impl Client {
         }
     }
 
-    /// Everything until the server closes. A connection that is broken is one that is closed.
+    /// Reads everything until the server closes. A broken connection counts as closed.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self.reader.read_to_end(&mut bytes) {
@@ -224,20 +225,20 @@ impl Client {
         }
     }
 
-    /// The reply to an inline command.
+    /// Returns the reply to an inline command.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes());
         text(&self.reply()).trim_end().to_string()
     }
 
-    /// The number in the reply to an inline command.
+    /// Returns the number in the reply to an inline command.
     pub(crate) fn number(&mut self, line: &str) -> i64 {
         let reply = self.ask(line);
         reply[1..].parse().unwrap_or_else(|_| panic!("{line}: {reply}"))
     }
 }
 
-/// A frame of these arguments.
+/// Returns a frame of these arguments.
 pub(crate) fn frame(args: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {

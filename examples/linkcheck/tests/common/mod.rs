@@ -1,4 +1,4 @@
-//! Folders to be crawled.
+//! Folders for crawls.
 
 // Each test file uses a part of this.
 #![allow(dead_code)]
@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A folder of a test's own.
+/// A folder of one test.
 pub(crate) struct Folder(PathBuf);
 
-/// So many pages each top folder of [`Folder::book`] has, and so many links each of them.
+/// The number of pages of each top folder of [`Folder::book`], and of links of each page.
 pub(crate) const PAGES: u64 = 6;
 pub(crate) const LINKS: u64 = 7;
 
@@ -24,8 +24,8 @@ impl Folder {
         Folder(folder)
     }
 
-    /// Four top folders whose links all lead somewhere, most of them from folder to folder; one has
-    /// what the pages show, the others `PAGES` pages each.
+    /// Makes four top folders whose links all lead somewhere, most of them from folder to folder;
+    /// one has the files that the pages show, the others have `PAGES` pages each.
     pub(crate) fn book() -> Self {
         let folder = Folder::new();
         folder.file("static/style.css", "a {}").file("static/a logo.svg", "<svg/>");

@@ -1,7 +1,7 @@
-//! What the tests have in common: a server of their own, a small client, and the file looked at.
+//! Helpers of the tests: a server, a small client, and a reader of the file.
 //!
-//! - A test that waits for something looks again and again, for a minute at most; no test sleeps to
-//!   order things.
+//! - A test that waits for a condition polls it, for a minute at most; no test sleeps to order
+//!   events.
 
 #![allow(dead_code, reason = "not each of the tests needs all of it")]
 
@@ -20,14 +20,14 @@ use rusqlite::Connection;
 pub(crate) const MODES: [&str; 3] = ["turnwise", "mutex", "immediate"];
 const LONG: Duration = Duration::from_secs(60);
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("raffle-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
-        // On the disk that the build is on, which is seldom one in memory.
+        // On the disk of the build, which is seldom one in memory.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&folder).unwrap();
         Folder(folder)
@@ -44,7 +44,7 @@ impl Drop for Folder {
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -57,7 +57,7 @@ fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_raffle-server"))
 }
 
-/// Runs a server that is to end by itself.
+/// Runs a server that should end by itself.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     let child = program().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.unwrap();
@@ -77,7 +77,7 @@ pub(crate) struct Server {
     child: Child,
     out: BufReader<ChildStdout>,
     pub(crate) address: SocketAddr,
-    /// What it has said first.
+    /// The first line of its output.
     pub(crate) said: String,
 }
 
@@ -115,26 +115,26 @@ impl Server {
         Client::new(self.address).unwrap().ask(method, path, body.as_ref()).unwrap()
     }
 
-    /// The value of a line of `/metrics`.
+    /// Returns the value of a line of `/metrics`.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = self.get("/metrics").body;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
     }
 
-    /// kill -9.
+    /// Sends SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to end.
+    /// Sends a signal.
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    /// Waits for its end: the exit code, the rest of stdout, and stderr.
+    /// Waits for its end. Returns the exit code, the rest of stdout, and stderr.
     pub(crate) fn ended(mut self) -> (Option<i32>, String, String) {
         until("the server's end", || self.child.try_wait().unwrap().is_some());
         let (mut said, mut error) = (String::new(), String::new());
@@ -201,7 +201,7 @@ impl Client {
         self.0.get_mut().write_all(bytes)
     }
 
-    /// A line, without its end. None: no more come.
+    /// Reads a line, without its end. None: no more come.
     pub(crate) fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = String::new();
         let read = self.0.read_line(&mut line)?;
@@ -226,7 +226,8 @@ impl Client {
     }
 }
 
-/// Who is in, by the file: rows and count agree, and places are 1 to the count.
+/// Returns the entrants in the file. Checks that rows and count agree, and that places are 1 to the
+/// count.
 pub(crate) fn rows(db: &Path) -> HashMap<String, u64> {
     let file = Connection::open(db).unwrap();
     let count: u64 = file.query_row("SELECT count FROM raffle", [], |row| row.get(0)).unwrap();
@@ -239,9 +240,9 @@ pub(crate) fn rows(db: &Path) -> HashMap<String, u64> {
     rows
 }
 
-/// Makes the file a raffle's, and has the database fail, or take long, for some names:
-/// `bad` is refused, `half` is inserted and not counted, `undo` ends the whole transaction, `late` fails at the commit, and `slow` takes
-/// so many steps.
+/// Makes the file a raffle's, and has the database fail, or take long, for some names: `bad` is
+/// refused, `half` is inserted and not counted, `undo` ends the whole transaction, `late` fails at
+/// the commit, and `slow` takes this many steps.
 pub(crate) fn with_faults(db: &Path, slow_steps: u64) {
     Server::start(db, &[]).stop();
     let faults = format!(

@@ -32,7 +32,7 @@ struct Session {
     sessions: Arc<Sessions>,
 }
 
-/// Is it idle for long enough?
+/// A message that ends the session if it was idle for long enough.
 struct Check;
 
 impl Actor for Session {
@@ -158,7 +158,7 @@ fn refused<M, E>(error: SendError<M, E>) -> Refused {
     match error {
         SendError::MailboxFull(_) => Refused::Busy,
         SendError::Timeout(_) => Refused::TimedOut,
-        // Its turn was cut short: by a panic, as nobody stops it while it is used.
+        // The turn was cut short by a panic: nothing stops the actor while it is used.
         SendError::ActorStopped => Refused::Broken,
         _ => Refused::Ending,
     }
@@ -168,7 +168,7 @@ impl Backend for Kameo {
     fn new(shop: Arc<Shop>) -> Self {
         let shelf = Shelf::new(&shop.bounds);
         let cache = Cache { shop: shop.clone(), shelf, loading: HashMap::new() };
-        // As many messages as there are requests in flight: it needs no bound of its own.
+        // It has at most as many messages as there are requests in flight, so it needs no bound.
         let cache = Cache::spawn_with_mailbox(cache, mailbox::unbounded());
         Kameo { shop, sessions: Arc::default(), cache }
     }
@@ -178,7 +178,7 @@ impl Backend for Kameo {
         loop {
             let session = self.session(&id, makes)?;
             let mut asked = pin!(session.ask(ask.clone()).reply_timeout(wait).try_send());
-            // Its first poll leaves the message: under the lock of the entry (B1).
+            // The first poll enqueues the message, under the lock of the entry (B1).
             let left = poll_fn(|context| {
                 let entry = self.sessions.get(&id).filter(|entry| entry.id() == session.id());
                 Poll::Ready(entry.map(|_locked| asked.as_mut().poll(context)))
@@ -189,7 +189,7 @@ impl Backend for Kameo {
                 None => continue,
             };
             match answer {
-                // The actor had taken it out of its mailbox before it ended, and gives it back.
+                // The actor took the message out of its mailbox before it ended, and returns it.
                 Err(SendError::ActorNotRunning(_)) => {}
                 answer => return answer.map_err(refused),
             }

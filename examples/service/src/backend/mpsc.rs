@@ -25,14 +25,14 @@ struct Message {
     reply: oneshot::Sender<Result<View, Refused>>,
 }
 
-/// What the cache is told. There are no more of them than requests in flight.
+/// A message to the cache. There are no more of them than requests in flight.
 enum Wish {
     Get(Sku, oneshot::Sender<Found>),
     Loaded(Sku, Found),
 }
 
 impl Mpsc {
-    /// Leaves a message to a session's task, under the lock of its entry (B1).
+    /// Sends a message to a session's task, under the lock of its entry (B1).
     fn leave(&self, id: Id, message: Message) -> Result<(), Refused> {
         if let Some(session) = self.sessions.get(&id) {
             return session.try_send(message).map_err(refused);
@@ -69,7 +69,7 @@ async fn session(
 ) {
     loop {
         match timeout(shop.bounds.idle, messages.recv()).await {
-            // Nobody waits for it any more.
+            // The request no longer waits.
             Ok(Some(message)) if message.reply.is_closed() => {}
             Ok(Some(message)) => {
                 let _ = message.reply.send(shop.turn_caught(&mut basket, &message.ask));

@@ -60,7 +60,7 @@ impl Backend for Mutexes {
             let mut ticks = interval((idle / 4).max(Duration::from_millis(1)));
             loop {
                 ticks.tick().await;
-                // Who uses one has a handle, and gets that under the same lock (B1).
+                // A request in progress has a handle, which it took under the same lock (B1).
                 map.retain(|_, session| match Arc::get_mut(session) {
                     Some(session) => session.basket.get_mut().1.elapsed() < idle,
                     None => true,

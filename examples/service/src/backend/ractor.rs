@@ -31,7 +31,7 @@ struct Session {
 
 enum Message {
     Ask(Ask, RpcReplyPort<Result<View, Refused>>),
-    /// Is it idle for long enough?
+    /// Ends the session if it was idle for long enough.
     Check,
 }
 
@@ -68,7 +68,7 @@ impl Actor for SessionActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Ask(ask, reply) => {
-                // Else nobody waits for it any more.
+                // Otherwise the request no longer waits.
                 if !reply.is_closed() {
                     let view = state.shop.turn_caught(&mut state.basket, &ask);
                     state.used = Instant::now();
@@ -146,7 +146,7 @@ impl Actor for CacheActor {
 }
 
 impl Ractor {
-    /// Leaves a message to a session's actor, under the lock of its entry (B1).
+    /// Sends a message to a session's actor, under the lock of its entry (B1).
     fn leave(&self, id: Id, ask: Ask, port: RpcReplyPort<Result<View, Refused>>) -> Left {
         if let Some(session) = self.sessions.get(&id) {
             return self.send(&session, ask, port);
@@ -187,7 +187,7 @@ type Left = Result<(), Refused>;
 impl Backend for Ractor {
     fn new(shop: Arc<Shop>) -> Self {
         let spawned = ActorRuntime::spawn_instant(None, CacheActor(shop.clone()), ());
-        // Only a name could be taken, and it has none.
+        // Only a name could be taken, and the actor has none.
         let (cache, _) = spawned.expect("an actor without a name");
         Ractor { shop, sessions: Arc::default(), cache }
     }

@@ -1,7 +1,7 @@
-//! What the tests have in common: a server of their own, and a small client.
+//! Helpers of the tests: a server, and a small client.
 //!
-//! - A test that waits for something looks again and again, for a minute at most; no test sleeps to
-//!   order things.
+//! - A test that waits for a condition polls it, for a minute at most; no test sleeps to order
+//!   events.
 
 #![allow(dead_code, reason = "not each of the tests needs all of it")]
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) const BACKENDS: [&str; 5] = ["turnwise", "mutex", "mpsc", "kameo", "ractor"];
 const LONG: Duration = Duration::from_secs(60);
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -31,7 +31,7 @@ pub(crate) fn program() -> Command {
     program
 }
 
-/// Runs a server that is to end by itself.
+/// Runs a server that should end by itself.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     let child = program().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.unwrap();
@@ -55,7 +55,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With threads enough for turns that are long.
+    /// Starts it with enough threads for long turns.
     pub(crate) fn start(with: &str, arguments: &[&str]) -> Self {
         let mut child = program()
             .args(["--port", "0", "--threads", "6", "--with", with])
@@ -94,25 +94,25 @@ impl Server {
         self.client().ask(method, path, body.as_ref()).unwrap()
     }
 
-    /// The value of a line of `/metrics`.
+    /// Returns the value of a line of `/metrics`.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = self.get("/metrics").body;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
     }
 
-    /// Waits until a metric is so.
+    /// Waits until the condition holds for a metric.
     pub(crate) fn until(&self, name: &str, is: impl Fn(u64) -> bool) {
         until(&format!("{name} with {}", self.with), || is(self.metric(name)));
     }
 
-    /// Asks it to end.
+    /// Sends a signal.
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    /// Waits for its end: the exit code, the rest of stdout, and stderr.
+    /// Waits for its end. Returns the exit code, the rest of stdout, and stderr.
     pub(crate) fn ended(mut self) -> (Option<i32>, String, String) {
         until("the server's end", || self.child.try_wait().unwrap().is_some());
         let (mut said, mut error) = (String::new(), String::new());
@@ -152,7 +152,7 @@ impl Answer {
         self.json()[name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", self.body))
     }
 
-    /// A refusal that says when to come again.
+    /// Returns true for a refusal with `Retry-After`.
     pub(crate) fn is_refused(&self, status: u16, why: &str) -> bool {
         let retry = self.headers.get("retry-after").and_then(|after| after.parse().ok());
         self.status == status && retry.is_some_and(|after: u32| after > 0) && self.says(why)
@@ -200,7 +200,7 @@ impl Client {
         self.0.get_mut().write_all(bytes)
     }
 
-    /// A line, without its end. None: no more come.
+    /// Reads a line, without its end. None: no more come.
     pub(crate) fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = String::new();
         let read = self.0.read_line(&mut line)?;

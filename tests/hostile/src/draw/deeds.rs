@@ -1,4 +1,4 @@
-//! How the rows of the tables are drawn.
+//! The draws of the tables' rows.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What there is to draw, and how often: the kinds of programs, and the tables of steps.
+//! The tables of draws, with their weights: the kinds of programs, and the steps.
 
 use super::Draw;
 use crate::plan::{Await, Deed, Manner};
@@ -6,44 +6,45 @@ use crate::plan::{Await, Deed, Manner};
 /// The weights of a kind of programs.
 pub(super) struct Profile {
     pub(super) name: &'static str,
-    /// How often a program is of it.
+    /// The weight of this kind of programs.
     pub(super) often: u32,
     pub(super) actors: (usize, usize),
     pub(super) threads: (usize, usize),
     pub(super) steps: (usize, usize),
     /// The longest body.
     pub(super) wide: usize,
-    /// In a hundred: user code that is no turn does something; it panics.
+    /// Percent of user code outside turns that acts; that panics.
     pub(super) mischief: u32,
     pub(super) panics: u32,
-    /// In a hundred: a waker does something.
+    /// Percent of wakers that act.
     pub(super) bells: u32,
-    /// In a hundred: actors that are bounded; whose budget is small.
+    /// Percent of actors that are bounded; whose budget is small.
     pub(super) bounded: u32,
     pub(super) small_budget: u32,
-    /// In a hundred: actors that are made from a spawner; bodies in which an entry becomes stale.
+    /// Percent of actors that are created from a spawner; of bodies in which an entry becomes
+    /// stale.
     pub(super) kin: u32,
     pub(super) stale: u32,
-    /// In a hundred: steps that have to do with timers, or are attempts.
+    /// Percent of steps with timers or attempts.
     pub(super) timed: u32,
-    /// In a hundred: steps that have to do with turns that may wait.
+    /// Percent of steps with turns that may wait.
     pub(super) awaits: u32,
-    /// In a hundred: actors that are restarted within limits.
+    /// Percent of actors that are restarted within limits.
     pub(super) rests: u32,
-    /// In a hundred: steps that wait, or keep others waiting.
+    /// Percent of steps that wait, or keep others waiting.
     pub(super) waits: u32,
-    /// In a hundred: programs with systems; systems with the virtual clock.
+    /// Percent of programs with systems; of systems with the virtual clock.
     pub(super) systems: u32,
     pub(super) by_virtual_clock: u32,
-    /// In a hundred: user code that is no turn, and moves the virtual clock.
+    /// Percent of user code outside turns that moves the virtual clock.
     pub(super) takes_time: u32,
-    /// Weights: senders, pool, queue, rayon, tokio, its own.
+    /// Weights: senders, pool, queue, rayon, tokio, an executor of the program.
     pub(super) runs: [u32; 6],
-    /// What an executor of its own does with a drain.
+    /// The ways in which an executor of the program handles a drain.
     pub(super) manners: &'static [Manner],
 }
 
-/// What the others are written down as the differences from.
+/// The base from which the other profiles differ.
 pub(super) const MIXED: Profile = Profile {
     name: "mixed",
     often: 5,
@@ -83,7 +84,7 @@ pub(super) const MIXED: Profile = Profile {
     ],
 };
 
-/// How many there are: the columns of [`DEEDS`].
+/// The number of kinds: the columns of [`DEEDS`].
 pub(super) const KINDS: usize = 17;
 
 #[rustfmt::skip]
@@ -150,23 +151,23 @@ pub(super) const WAITING_MANNERS: &[Manner] = &[
     Manner::Later,
 ];
 
-/// What a step is drawn from.
+/// The input of the draw of a step.
 #[derive(Clone, Copy, Default)]
 pub(super) struct At {
     pub(super) to: usize,
     pub(super) slot: usize,
     pub(super) place: usize,
     pub(super) depth: u32,
-    /// Of a step that has to do with timers.
+    /// The service, for a step with timers.
     pub(super) service: usize,
     pub(super) micros: u32,
     pub(super) kept: Option<usize>,
 }
 
-/// A row of a table: what is drawn, and how often.
+/// A row of a table: a draw, and its weight.
 pub(super) type Row<T, W = u32> = (fn(&mut Draw, At) -> T, W);
 
-/// What a step is, and how often in each profile.
+/// The steps, and their weights in each profile.
 #[rustfmt::skip]
 pub(super) const DEEDS: &[Row<Deed, [u32; KINDS]>] = &[
     // mixed, room, crowd, ends, asking, later, kin, entry, time, rests, awaits, executors, gone,
@@ -209,7 +210,7 @@ pub(super) const DEEDS: &[Row<Deed, [u32; KINDS]>] = &[
     (Draw::drop_all,         [ 2,  1,  1,  6,  1,  1, 10,  8,  2,  3,  2,  1,  1,  0,  0,  0,  0]),
 ];
 
-/// What a step does that has to do with timers, or is an attempt.
+/// Steps with timers, and attempts.
 pub(super) const TIMED: &[Row<Deed>] = &[
     (Draw::try_with, 22),
     (Draw::send_after, 20),
@@ -221,7 +222,7 @@ pub(super) const TIMED: &[Row<Deed>] = &[
     (Draw::sleep, 7),
 ];
 
-/// What a step does that has to do with turns that may wait.
+/// Steps with turns that may wait.
 pub(super) const AWAITING: &[Row<Deed>] = &[
     (Draw::ask_async, 52),
     (Draw::wait_for_turn, 10),
@@ -230,7 +231,7 @@ pub(super) const AWAITING: &[Row<Deed>] = &[
     (Draw::abort, 12),
 ];
 
-/// What a step does that waits, or keeps others waiting.
+/// Steps that wait, or keep others waiting.
 pub(super) const WAITING: &[Row<Deed>] = &[
     (Draw::ask_and_wait, 45),
     (Draw::wait_for_promise, 15),
@@ -239,7 +240,7 @@ pub(super) const WAITING: &[Row<Deed>] = &[
     (Draw::watch_and_keep, 10),
 ];
 
-/// What a turn awaits.
+/// Objects that a turn awaits.
 pub(super) const AWAITED: &[Row<Await>] = &[
     (Draw::await_own_wake, 10),
     (Draw::await_thread, 12),

@@ -1,9 +1,9 @@
-//! How a program fails that has others run, and how it is interrupted.
+//! Failures of programs that start others, and their interruption.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What goes wrong, and the exit code for it.
+/// An exit code, and the error.
 pub(crate) struct Failure(pub(crate) u8, pub(crate) String);
 
 impl From<io::Error> for Failure {
@@ -14,9 +14,9 @@ impl From<io::Error> for Failure {
 
 static STOPS: AtomicBool = AtomicBool::new(false);
 
-/// Ctrl-C, from now on.
+/// Returns a flag that Ctrl-C sets from now on.
 pub(crate) fn interrupts() -> &'static AtomicBool {
-    // Without it the system ends the program, and all that listens to it.
+    // Without a handler the system ends the program, and all that listen to it.
     let _ = ctrlc::set_handler(|| STOPS.store(true, Relaxed));
     &STOPS
 }

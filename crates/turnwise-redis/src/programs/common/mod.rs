@@ -1,4 +1,4 @@
-//! What the programs share: times as people write them, and running a command.
+//! Code shared by the programs: durations as people write them, and running a command.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -14,16 +14,16 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgrp, getppid};
 use turnwise_redis::{ConnectError, Guard, LockError, Remote, RemoteBuilder, StoreError};
 
-/// The command cannot be run, or not be found: as shells say it.
+/// Exit codes of shells: the command cannot be run, or is not found.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// Of `sysexits`: nobody answers there; something is wrong with the system; try again later.
+/// Of `sysexits`: the service is unavailable; the system has failed; try again later.
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const SOFTWARE: u8 = 70;
 pub(crate) const TRY_AGAIN: u8 = 75;
 
-/// A program's options; or how it ends without them: after its help, or with a line on what is
-/// wrong.
+/// Parses a program's options. The error is the exit code after its help, or after a line on the
+/// mistake.
 pub(crate) fn options<O: Parser>() -> Result<O, ExitCode> {
     O::try_parse().map_err(|told| {
         let program = O::command().get_name().to_owned();
@@ -37,7 +37,7 @@ pub(crate) fn options<O: Parser>() -> Result<O, ExitCode> {
     })
 }
 
-/// How a program ends that has printed what it had to.
+/// Returns the exit code of a program that has printed its output.
 pub(crate) fn written(program: &str, printed: io::Result<()>) -> ExitCode {
     match printed {
         // The reader of the output has seen enough.
@@ -51,7 +51,7 @@ pub(crate) fn written(program: &str, printed: io::Result<()>) -> ExitCode {
 
 /// `500ms`, `5s`, `1m30s`, `2h`, `1d`.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time: 500ms, 5s, 1m30s, 2h, 1d");
+    let wrong = || format!("`{text}` is not a duration: 500ms, 5s, 1m30s, 2h, 1d");
     let (mut rest, mut sum) = (text, Duration::ZERO);
     if rest == "0" {
         return Ok(sum);
@@ -76,7 +76,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     Ok(sum)
 }
 
-/// A client: of a server, or of this process alone.
+/// Connects to a server, or creates a store in this process.
 pub(crate) fn client(
     builder: RemoteBuilder,
     memory: bool,
@@ -88,17 +88,17 @@ pub(crate) fn client(
     }
 }
 
-/// The program was asked to end.
+/// Set when the program is asked to end.
 static ASKED: AtomicBool = AtomicBool::new(false);
-/// It holds its lock, and gives it back before it ends.
+/// Set while it holds its lock, which it releases before it ends.
 static HOLDS: AtomicBool = AtomicBool::new(false);
-/// The time that a lock has to arrive that was granted as the program was asked to end.
+/// The time limit for a lock that was granted while the program was asked to end.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
-/// How a program ends that was asked to while it waits: 128 more than Ctrl-C.
+/// The exit code of a program that was asked to end while it waits: 128 more than SIGINT.
 const INTERRUPTED: i32 = 130;
 
 /// Ends the program when it is asked to, unless it holds its lock: then the command is asked to
-/// end. Before the lock is asked for, so that one that was granted is given back.
+/// end. Must be called before the lock is requested, so that a granted lock is released.
 pub(crate) fn end_when_asked() {
     let _ = ctrlc::set_handler(|| {
         ASKED.store(true, Relaxed);
@@ -111,18 +111,18 @@ pub(crate) fn end_when_asked() {
     });
 }
 
-/// What a supervisor finds its orders in: the program that has started it, and the grace.
+/// The variable with the orders of a supervisor: the program that has started it, and the grace.
 const SUPERVISED: &str = "TURNWISE_SUPERVISED";
 
-/// Runs the command, if this process is a supervisor: what stands between a program and its
-/// command, in a process group of their own. It ends the group if the program is gone, killed as it
-/// may be.
+/// Runs the command, if this process is a supervisor: a process between a program and its command,
+/// in a process group with the command. It ends the group if the program is gone, also if it was
+/// killed.
 pub(crate) fn supervised(program: &str) -> Option<ExitCode> {
     let orders = std::env::var(SUPERVISED).ok()?;
     let (parent, grace) = orders.split_once(' ')?;
     let parent = Pid::from_raw(parent.parse().ok()?);
     let grace = Duration::from_millis(grace.parse().ok()?);
-    // It is for the command, which may not have begun yet.
+    // The signal is for the command, which may not have begun yet.
     let _ = ctrlc::set_handler(|| ASKED.store(true, Relaxed));
     let command: Vec<_> = std::env::args_os().skip(1).collect();
     let child = Command::new(&command[0]).args(&command[1..]).env_remove(SUPERVISED).spawn();
@@ -145,7 +145,7 @@ pub(crate) fn supervised(program: &str) -> Option<ExitCode> {
     }
     let _ = killpg(getpgrp(), Signal::SIGTERM);
     thread::sleep(grace);
-    // This process, too.
+    // This includes this process.
     let _ = killpg(getpgrp(), Signal::SIGKILL);
     Some(ExitCode::from(SOFTWARE))
 }
@@ -157,10 +157,10 @@ fn cannot_run(program: &str, command: &OsStr, error: &io::Error) -> ExitCode {
 }
 
 /// Runs a command while a lock is held. If the lock is lost, the command is asked to end
-/// (`SIGTERM`), and after the grace it is ended: with all that it has started, if it has a process
-/// group of its own. At a terminal it has none, or Ctrl-C and Ctrl-Z would not reach it.
+/// (`SIGTERM`), and is killed after the grace: with all that it has started, if it has a process
+/// group of its own. At a terminal it has none, because Ctrl-C and Ctrl-Z would not reach it.
 pub(crate) fn run(program: &str, command: &[String], guard: &Guard, grace: Duration) -> ExitCode {
-    // Ctrl-C goes to the command too, which decides; the lock is given back after its end.
+    // The command gets Ctrl-C too, and decides. The lock is released after its end.
     HOLDS.store(true, Relaxed);
     let own_group = !io::stdin().is_terminal();
     let this = std::env::current_exe();
@@ -198,7 +198,7 @@ pub(crate) fn run(program: &str, command: &[String], guard: &Guard, grace: Durat
     }
 }
 
-/// Waits for its end. True: the lock was lost before.
+/// Waits for the command's end. Returns true if the lock was lost before.
 fn wait(
     child: &mut Child,
     own_group: bool,
@@ -216,7 +216,7 @@ fn wait(
         if let Some(status) = child.try_wait()? {
             let since = lost.or_else(|| guard.is_lost().then(std::time::Instant::now));
             let Some(since) = since else { return Ok((status, false)) };
-            // What the command has started may go on after it.
+            // Processes that the command has started may outlive it.
             if lost.is_none() && own_group {
                 let _ = tell(Some(Signal::SIGTERM));
             }
@@ -228,7 +228,7 @@ fn wait(
             }
             return Ok((status, true));
         }
-        // A terminal sends its Ctrl-C to both; a signal to this program alone is meant for the
+        // A terminal sends its Ctrl-C to both. A signal to this program alone is meant for the
         // command. Its supervisor passes it on, as soon as there is one.
         if ASKED.load(Relaxed) && !forwarded {
             forwarded = true;
@@ -250,14 +250,14 @@ fn wait(
     }
 }
 
-/// A command's code, as shells give it: 128 more than the signal that has ended it.
+/// Returns the exit code of a command as shells do: 128 more than the signal that has ended it.
 fn code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(SOFTWARE)
 }
 
-/// What went wrong, in one line, and the code for it.
+/// Prints an error in one line, and returns its exit code.
 pub(crate) fn failed(program: &str, error: &LockError) -> ExitCode {
     eprintln!("{program}: {error}");
     ExitCode::from(match error {

@@ -1,4 +1,4 @@
-//! A store in memory whose clients are killed as processes are.
+//! A store in memory whose clients can be killed as processes are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use turnwise_redis::step::Op;
 use turnwise_redis::{Called, MemoryStore, NoticeSink, Store, StoreError};
 
-/// A store for a client that can die: its steps are done no more, and it hears nothing.
+/// A store for a client that can die: its steps fail from then on, and it gets no notices.
 #[derive(Debug)]
 pub(crate) struct Mortal {
     pub(crate) store: MemoryStore,
@@ -16,7 +16,7 @@ pub(crate) struct Mortal {
 impl Mortal {
     fn lives(&self) -> Result<(), StoreError> {
         match self.dead.load(Relaxed) {
-            true => Err(StoreError::WrongStore { needs: "a client that lives".to_owned() }),
+            true => Err(StoreError::WrongStore { needs: "a client that has not ended".to_owned() }),
             false => Ok(()),
         }
     }
@@ -27,7 +27,7 @@ impl Store for Mortal {
         Box::pin(async move {
             self.lives()?;
             let answer = self.store.call(op).await;
-            // It may die of the answer.
+            // It may die after the step and before the answer.
             self.lives().and(answer)
         })
     }

@@ -1,4 +1,4 @@
-//! A server of its own, for one run.
+//! A server for one run.
 
 use std::io;
 use std::net::TcpListener;
@@ -11,11 +11,11 @@ use turnwise_redis::RemoteBuilder;
 use crate::common::UNAVAILABLE;
 use crate::failure::Failure;
 
-/// So long it has to come up.
+/// The time limit of its start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A Redis server on a free port of this machine, which keeps nothing. It is ended, by its id, when
-/// this is dropped.
+/// A Redis server on a free port of this machine, which keeps nothing. It is killed, by its id,
+/// when this is dropped.
 pub(crate) struct Server {
     child: Child,
     port: u16,
@@ -58,7 +58,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended with the Ctrl-C that has ended this.
+        // It may have ended by the Ctrl-C that has ended this program.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use turnwise::{Context, Handler};
 use turnwise_redis::{Actors, ActorsError, Drains, Remote};
 
-/// Who has how many points, and which requests have made them.
+/// The points of each player, and the requests that have made them.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Board {
     pub(crate) points: BTreeMap<String, u64>,
     pub(crate) applied: Vec<String>,
 }
 
-/// A player has scored.
+/// A score of a player.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Score {
     pub(crate) request: String,
     pub(crate) player: String,
     pub(crate) points: u64,
-    /// How long it takes to handle it.
+    /// The time that its handler takes.
     pub(crate) millis: u64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Score {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Standing {
     pub(crate) points: u64,
-    /// From 1 on.
+    /// The rank, from 1 on.
     pub(crate) rank: usize,
 }
 
@@ -48,9 +48,9 @@ impl Handler<Score> for Board {
     }
 }
 
-/// The boards. Hosts drain them by hand, as long as they have time.
+/// Opens the boards. Hosts drain them by hand, as long as they have time.
 pub(crate) fn boards(remote: &Remote, lease: Duration) -> Result<Actors<Board>, ActorsError> {
     let boards = remote.actors::<Board>("leaderboard").message::<Score>("score");
-    // Many a host dies here.
+    // Many hosts die here.
     boards.drains(Drains::Never).lease(lease).attempts(100).open()
 }

@@ -1,4 +1,4 @@
-//! What was answered, and whether the boards agree.
+//! The answers, and the comparison of the boards with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::common::UNAVAILABLE;
 use crate::failure::Failure;
 use crate::host::Job;
 
-/// All that was answered.
+/// The answers of a run.
 pub(crate) struct Books {
     requests: u32,
     fronts: u32,
@@ -49,7 +49,7 @@ impl Books {
         }
     }
 
-    /// How many requests have no answer.
+    /// Returns the number of requests without an answer.
     pub(crate) fn open(&self) -> usize {
         (self.requests as usize).saturating_sub(self.answered.len() + self.wrong.len())
     }
@@ -71,7 +71,7 @@ impl Books {
         self.asked.remove(request);
         self.answered.insert(request.to_owned());
         if standing.points == 0 || standing.rank == 0 {
-            self.wrong(format!("{request} was told {standing:?}"));
+            self.wrong(format!("{request} received {standing:?}"));
         }
     }
 
@@ -83,7 +83,7 @@ impl Books {
         self.took = self.began.elapsed();
     }
 
-    /// Compares the answers with the boards: the table, and what is wrong.
+    /// Compares the answers with the boards. Returns the table, and the errors.
     pub(crate) fn close(
         &mut self,
         options: &Options,

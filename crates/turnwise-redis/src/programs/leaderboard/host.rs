@@ -9,25 +9,25 @@ use turnwise_redis::{Actors, MessageError, Until};
 
 use crate::board::{Board, Score};
 
-/// What a host is started for.
+/// The job of a host.
 #[derive(Clone, Debug)]
 pub(crate) enum Job {
-    /// A request: it is stored first.
+    /// A request, which is stored first.
     Front { board: String, request: String, player: String, points: u64 },
-    /// What another host has left.
+    /// A board that another host has left.
     Bottom { board: String },
 }
 
-/// What a host tells its platform.
+/// A report of a host to its platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Its request is stored.
+    /// The request is stored.
     Stored,
-    /// Another host is to go on with this board.
+    /// Another host has to go on with this board.
     Invoke(String),
 }
 
-/// The platform, as a host sees it: it accepts what it hears, or does not.
+/// The platform, as a host sees it, which may refuse a report.
 pub(crate) type Tell = Arc<dyn Fn(Told) -> Result<(), String> + Send + Sync>;
 
 /// Does a job.
@@ -59,7 +59,7 @@ pub(crate) fn work(
     Ok(())
 }
 
-/// The platform of a process: both speak in lines.
+/// Returns the platform of a process: both exchange lines.
 pub(crate) fn by_lines() -> Tell {
     Arc::new(|told| {
         let line = match &told {

@@ -36,7 +36,7 @@ use host::Job;
 use platform::Platform;
 use server::Server;
 
-/// Requests to a few boards, each on a host of its own, some of which are killed.
+/// Sends requests to hosts with little time, and kills some of the hosts.
 ///
 /// A host stores its request and drains its board as long as its budget lasts.
 /// What is left goes to a bottom half, which has more time. Hosts are killed
@@ -51,64 +51,64 @@ use server::Server;
 #[derive(Clone, Parser)]
 #[command(name = "leaderboard", verbatim_doc_comment)]
 pub(crate) struct Options {
-    /// How many requests there are
+    /// Number of requests
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     requests: u32,
-    /// For how many boards
+    /// Number of boards
     #[arg(long, default_value = "4", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     boards: u32,
-    /// How many hosts run at a time
+    /// Number of hosts at a time
     #[arg(long, default_value = "8", value_parser = clap::value_parser!(u32).range(1..=200))]
     at_once: u32,
-    /// How many hosts are killed
+    /// Number of hosts that are killed
     #[arg(long, default_value = "9")]
     kill: u32,
-    /// How long a host has for a request
+    /// Time that a host has for a request
     #[arg(long, value_name = "TIME", default_value = "30ms", value_parser = common::time)]
     budget: Duration,
-    /// How long a bottom half has
+    /// Time that a bottom half has
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = common::time)]
     bottom_budget: Duration,
-    /// How long it takes to handle a request
+    /// Time that a request takes to handle
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = common::time)]
     work: Duration,
-    /// How long a killed host holds its board
+    /// Time that a killed host holds its board
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = common::time)]
     lease: Duration,
-    /// The server [default: one of its own]
+    /// Server [default: one of its own]
     #[arg(long, env = "REDIS_URL", hide_env_values = true)]
     url: Option<String>,
-    /// What all keys begin with [default: one that nobody has]
+    /// Prefix of all keys [default: a new one]
     #[arg(long, default_value = "")]
     prefix: String,
-    /// Threads of this process, and no server
+    /// Use threads of this process, and no server
     #[arg(long)]
     memory: bool,
-    /// A file of this machine, and no server
+    /// Use a file of this machine, and no server
     #[cfg(feature = "sqlite")]
     #[arg(long, value_name = "PATH", conflicts_with = "memory")]
     file: Option<PathBuf>,
-    /// A host's board.
+    /// The board of a host.
     #[arg(long, hide = true)]
     host: Option<String>,
-    /// Its request, unless it is a bottom half.
+    /// The request of a host, unless it is a bottom half.
     #[arg(long, hide = true)]
     request: Option<String>,
-    /// The request's player.
+    /// The player of the request.
     #[arg(long, hide = true, default_value = "")]
     player: String,
-    /// And the points.
+    /// The points of the request.
     #[arg(long, hide = true, default_value = "0")]
     points: u64,
 }
 
 impl Options {
-    /// A client's settings.
+    /// Returns the settings of a client.
     fn builder(&self) -> RemoteBuilder {
         Remote::builder().prefix(&*self.prefix)
     }
 
-    /// A client of the file, or of the server at the URL.
+    /// Connects to the file, or to the server at the URL.
     fn connect(&self) -> Result<Remote, ConnectError> {
         #[cfg(feature = "sqlite")]
         if let Some(path) = &self.file {
@@ -117,7 +117,7 @@ impl Options {
         self.builder().connect(self.url.as_deref().unwrap_or_default())
     }
 
-    /// Does it need a server?
+    /// True if it needs a server.
     fn is_remote(&self) -> bool {
         #[cfg(feature = "sqlite")]
         if self.file.is_some() {
@@ -128,10 +128,10 @@ impl Options {
 
     fn check(&self) -> Result<(), Failure> {
         if self.budget.is_zero() || self.bottom_budget.is_zero() {
-            return Err(Failure(2, "a host needs time".to_owned()));
+            return Err(Failure(2, "the budget of a host must not be zero".to_owned()));
         }
         if self.lease < Duration::from_millis(10) {
-            return Err(Failure(2, "a lease needs ten milliseconds".to_owned()));
+            return Err(Failure(2, "a lease must be at least ten milliseconds".to_owned()));
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ fn run(mut options: Options) -> Result<ExitCode, Failure> {
         options.prefix = format!("leaderboard {} {}", std::process::id(), now.as_micros());
     }
     let interrupted = failure::interrupts();
-    // It ends when this does.
+    // Killed at the end of this function.
     let mut own = None;
     let store = options.memory.then(MemoryStore::new);
     let remote = match &store {
@@ -211,7 +211,7 @@ fn run(mut options: Options) -> Result<ExitCode, Failure> {
     Ok(if wrong.is_empty() { code } else { ExitCode::FAILURE })
 }
 
-/// A host, in a process of its own.
+/// Runs a host, in a process of its own.
 fn host(options: &Options) -> Result<ExitCode, Failure> {
     let board = options.host.clone().unwrap_or_default();
     let job = match options.request.clone() {

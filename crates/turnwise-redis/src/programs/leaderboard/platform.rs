@@ -19,17 +19,17 @@ use crate::host::{self, Job, Told};
 use crate::mortal::Mortal;
 use crate::{Options, books::Books};
 
-/// How often it asks for results.
+/// The interval of polls for results.
 const POLL: Duration = Duration::from_millis(20);
 
-/// When a host is killed.
+/// The moment at which a host is killed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doom {
     /// As soon as it runs.
     AtOnce,
-    /// When its request is stored: it drains.
+    /// When its request is stored, while it drains.
     Stored,
-    /// When it asks for another host, which is not accepted.
+    /// When it asks for another host. The request is not accepted.
     HandsOver,
 }
 
@@ -46,7 +46,7 @@ enum Life {
 
 type Event = (usize, Option<Told>);
 
-/// All hosts.
+/// All hosts of a run.
 pub(crate) struct Platform<'a> {
     options: &'a Options,
     boards: &'a Actors<Board>,
@@ -55,7 +55,7 @@ pub(crate) struct Platform<'a> {
     started: usize,
     events: (Sender<Event>, Receiver<Event>),
     waiting: VecDeque<Job>,
-    /// How many hosts were killed, or are to be.
+    /// The number of hosts that were killed, or are to be.
     doomed: u32,
     pub(crate) books: Books,
 }
@@ -79,7 +79,7 @@ impl<'a> Platform<'a> {
         }
     }
 
-    /// Has all requests answered.
+    /// Runs hosts until all requests are answered.
     pub(crate) fn run(&mut self, interrupted: &AtomicBool) -> Result<(), Failure> {
         let (mut next, mut polled) = (0, Instant::now());
         let mut sweeper = None;
@@ -105,7 +105,7 @@ impl<'a> Platform<'a> {
                 self.poll()?;
                 polled = Instant::now();
             }
-            // A platform looks now and then for what its dead hosts have left.
+            // A platform checks now and then for work that dead hosts have left.
             if next == self.options.requests && self.hosts.is_empty() && sweeper.is_none() {
                 sweeper = Some(self.boards.work(2));
             }
@@ -117,7 +117,7 @@ impl<'a> Platform<'a> {
     fn start(&mut self, job: Job) -> Result<(), Failure> {
         let number = self.started;
         self.started += 1;
-        // One of three, in each of the three ways in turn.
+        // Each third host is killed, in each of the three ways in turn.
         let dooms = [Doom::AtOnce, Doom::Stored, Doom::HandsOver];
         let is_doomed = self.doomed < self.options.kill && number.is_multiple_of(3);
         let doom = is_doomed.then(|| dooms[self.books.killed as usize % 3]);
@@ -152,7 +152,8 @@ impl<'a> Platform<'a> {
         if let Some(path) = &options.file {
             command.arg("--file").arg(path);
         }
-        // Not in the list of processes: there may be a password in it.
+        // Passed in the environment, because process lists show arguments, and it may contain a
+        // password.
         command.env("REDIS_URL", options.url.as_deref().unwrap_or_default());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
@@ -164,7 +165,10 @@ impl<'a> Platform<'a> {
             }
             let _ = tell.send((number, None));
         })?;
-        let stdin = child.stdin.take().ok_or_else(|| Failure(1, "a host is deaf".to_owned()))?;
+        let stdin = child
+            .stdin
+            .take()
+            .ok_or_else(|| Failure(1, "a host has no standard input".to_owned()))?;
         Ok(Life::Process { child, stdin })
     }
 
@@ -193,7 +197,7 @@ impl<'a> Platform<'a> {
                 }
             };
             if let Ok(boards) = board::boards(&remote, options.lease) {
-                // What becomes of its request is seen in the store.
+                // The store shows the outcome of its request.
                 let budget = options.budget_of(&job);
                 let _ = host::work(&boards, &job, budget, options.work, &(Arc::new(said) as _));
             }
@@ -206,7 +210,7 @@ impl<'a> Platform<'a> {
         let Some(host) = self.hosts.get_mut(&number) else { return Ok(()) };
         match told {
             None => {
-                // It has ended before its doom: another one is killed instead.
+                // It has ended before it could be killed: another one is killed instead.
                 self.doomed -= u32::from(host.doom.is_some());
                 self.ended(number);
             }
@@ -215,7 +219,7 @@ impl<'a> Platform<'a> {
             Some(Told::Invoke(_)) if host.doom == Some(Doom::HandsOver) => self.kill(number)?,
             Some(Told::Invoke(board)) => {
                 match &mut host.life {
-                    // One that has ended meanwhile is noticed by its end.
+                    // The end of a host is noticed separately.
                     Life::Process { stdin, .. } => drop(stdin.write_all(b"accepted\n")),
                     Life::Thread { accept, .. } => drop(accept.send(())),
                 }
@@ -246,7 +250,7 @@ impl<'a> Platform<'a> {
         }
     }
 
-    /// Looks for the results of requests whose hosts have ended.
+    /// Polls for the results of requests whose hosts have ended.
     fn poll(&mut self) -> Result<(), Failure> {
         let unanswered = |error: &dyn std::fmt::Display| Failure(UNAVAILABLE, error.to_string());
         for (request, job) in self.books.asked() {
@@ -256,7 +260,7 @@ impl<'a> Platform<'a> {
             let outcome = outcome.map_err(|error| unanswered(&error))?;
             match outcome.map_err(|error| unanswered(&error))? {
                 Outcome::Done(standing) => self.books.answered(&request, &standing),
-                // Its host was killed before it was stored: the client asks again.
+                // The host was killed before it stored the request. The client sends it again.
                 Outcome::Unknown => {
                     self.books.again(&request);
                     self.waiting.push_back(job);
@@ -273,7 +277,7 @@ impl Drop for Platform<'_> {
     fn drop(&mut self) {
         for host in self.hosts.values_mut() {
             if let Life::Process { child, .. } = &mut host.life {
-                // It is not needed any more.
+                // It is no longer needed.
                 let _ = child.kill();
                 let _ = child.wait();
             }

@@ -1,4 +1,4 @@
-//! The answers, and whether the rows agree with them.
+//! The answers, and the comparison of the rows with them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,22 +11,22 @@ use crate::common;
 use crate::entrant::Told;
 use crate::failure::Failure;
 
-/// What is known of an entrant.
+/// The state of an entrant.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) ready: bool,
     pub(crate) reserved: bool,
-    /// How many requests have their answers.
+    /// The number of its requests that have answers.
     pub(crate) answered: u64,
     pub(crate) done: bool,
     pub(crate) ended: bool,
     pub(crate) killed: bool,
 }
 
-/// All answers.
+/// The answers of a run.
 pub(crate) struct Books {
     pub(crate) entrants: Vec<Known>,
-    /// Who is in by its answer, and where.
+    /// Applicants that are admitted by their answers, and their places.
     places: BTreeMap<String, u64>,
     closed: u64,
     wrong: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Books {
     took: Duration,
 }
 
-/// What comes of it.
+/// The result of a run.
 pub(crate) struct Report {
     pub(crate) table: String,
     pub(crate) wrong: Vec<String>,
@@ -91,7 +91,7 @@ impl Books {
         }
     }
 
-    /// Compares all with the rows.
+    /// Compares the answers with the rows.
     pub(crate) fn close(
         mut self,
         options: &Options,
@@ -115,31 +115,37 @@ impl Books {
         let full = living * requests >= seats;
         wrong(!full || count == seats, format!("{count} rows, and all {seats} were wanted"));
         wrong(info.admitted == count, format!("{} were counted of {count} rows", info.admitted));
-        wrong(self.closed == 0 || info.closed, "some were turned away, and it is open".to_owned());
+        wrong(
+            self.closed == 0 || info.closed,
+            "applicants were refused, and the admission is open".to_owned(),
+        );
         let due = living * requests;
         wrong(answered == due, format!("{answered} of {due} requests of the living were answered"));
         let mut left = self.places.clone();
         let (mut places, mut unheard) = (std::collections::BTreeSet::new(), 0);
         for Row { applicant, place, row, .. } in &rows {
-            wrong(row == applicant.as_bytes(), format!("the row of {applicant} is another's"));
+            wrong(
+                row == applicant.as_bytes(),
+                format!("the row of {applicant} belongs to another"),
+            );
             let seat = (1..=seats).contains(place) && places.insert(*place);
-            wrong(seat, format!("place {place} of {applicant} is none, or taken"));
+            wrong(seat, format!("place {place} of {applicant} is invalid, or taken"));
             match left.remove(applicant) {
-                Some(told) => wrong(told == *place, format!("{applicant} was told {told}")),
-                // It was killed before it heard of it, or before it could say so.
+                Some(told) => wrong(told == *place, format!("{applicant} received place {told}")),
+                // It was killed before it got the answer, or before it could report it.
                 None => {
                     let number = applicant.split('.').next().and_then(|it| it.parse().ok());
                     let entrant = number.and_then(|it: usize| self.entrants.get(it));
                     unheard += 1;
                     wrong(
                         entrant.is_some_and(|it| it.killed),
-                        format!("{applicant} has a row, and was not told"),
+                        format!("{applicant} has a row, and received no answer"),
                     );
                 }
             }
         }
         for (applicant, place) in left {
-            wrong(false, format!("{applicant} was told place {place}, and has no row"));
+            wrong(false, format!("{applicant} received place {place}, and has no row"));
         }
         let mut table = String::new();
         let total = self.entrants.len() as u64;
@@ -147,7 +153,7 @@ impl Books {
             ("processes", total, format!("{killed} of them killed")),
             ("requests", total * requests, format!("{due} of the living")),
             ("answered", answered, "to the living".to_owned()),
-            ("let in", self.places.len() as u64, format!("and {unheard} who did not hear of it")),
+            ("let in", self.places.len() as u64, format!("and {unheard} unreported")),
             ("turned away", self.closed, String::new()),
             ("rows", count, format!("for {seats} seats")),
         ];
@@ -163,7 +169,7 @@ fn unanswered(error: &dyn std::fmt::Display) -> Failure {
     Failure(common::UNAVAILABLE, error.to_string())
 }
 
-/// All rows, page by page.
+/// Returns all rows, page by page.
 fn rows(admission: &Admission) -> Result<Vec<Row>, Failure> {
     let mut all: Vec<Row> = Vec::new();
     loop {

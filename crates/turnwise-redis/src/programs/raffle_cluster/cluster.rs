@@ -16,11 +16,11 @@ use crate::entrant::{self, Told};
 use crate::failure::Failure;
 use crate::mortal::Mortal;
 
-/// Those who are to be killed have so long to get a place each, before the others begin; and so
-/// long they live then, if nobody else has an answer sooner.
+/// The time that the doomed entrants have to reserve a place each before the others begin; and the
+/// time that they live then, unless another entrant has an answer sooner.
 const DELAY: Duration = Duration::from_millis(200);
 
-/// All entrants, and what they tell: None is the end of one.
+/// All entrants, and their reports: `None` is the end of one.
 pub(crate) struct Cluster {
     entrants: Vec<Entrant>,
     told: Receiver<(usize, Option<Told>)>,
@@ -34,7 +34,7 @@ enum Entrant {
 }
 
 impl Cluster {
-    /// Starts them. None applies yet.
+    /// Starts the entrants. None applies yet.
     pub(crate) fn start(
         options: &Options,
         raffle: &str,
@@ -52,7 +52,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Has them apply, and kills some; until the others have their answers.
+    /// Lets them apply, and kills some. Returns when all have ended.
     pub(crate) fn run(
         mut self,
         options: &Options,
@@ -101,7 +101,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What one of them tells, if anybody does for a while.
+    /// Waits a while for a report of an entrant.
     fn hear(&mut self, books: &mut Books, interrupted: &AtomicBool) -> Result<(), Failure> {
         if interrupted.load(Relaxed) {
             return Err(Failure(130, "interrupted".to_owned()));
@@ -117,7 +117,7 @@ impl Cluster {
 impl Entrant {
     fn begin(&mut self) {
         match self {
-            // One that has ended meanwhile is noticed by its end.
+            // The end of an entrant is noticed separately.
             Entrant::Process(child) => {
                 let line = child.stdin.as_mut().map(|stdin| stdin.write_all(b"go\n"));
                 drop(line);
@@ -138,7 +138,7 @@ impl Entrant {
 impl Drop for Entrant {
     fn drop(&mut self) {
         if let Entrant::Process(child) = self {
-            // It has ended, or it is not needed any more.
+            // It has ended, or is no longer needed.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -155,7 +155,8 @@ fn process(options: &Options, raffle: &str, number: u32, tell: Teller) -> Result
     if number < options.kill {
         command.arg("--doomed");
     }
-    // Not in the list of processes: there may be a password in it.
+    // Passed in the environment, because process lists show arguments, and it may contain a
+    // password.
     command.env("REDIS_URL", options.url.as_deref().unwrap_or_default());
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn()?;
@@ -192,7 +193,7 @@ fn threads(
             }
         };
         let say = |told| {
-            // The dead tell nothing.
+            // A dead entrant reports nothing.
             if !killed.load(Relaxed) {
                 let _ = tell.send((number as usize, Some(told)));
             }

@@ -1,4 +1,4 @@
-//! What one process does: it applies for its applicants, by several threads.
+//! One process: it applies for its applicants, with several threads.
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
@@ -12,23 +12,23 @@ use crate::Options;
 use crate::common;
 use crate::failure::Failure;
 
-/// How many call at once.
+/// The number of threads that apply.
 const CALLERS: usize = 8;
 
-/// What an entrant tells. Processes tell it in lines.
+/// A report of an entrant. Processes print one a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// It is there, and waits for the start.
+    /// The entrant waits for the start.
     Ready,
-    /// It has a place reserved.
+    /// The entrant has reserved a place.
     Reserved,
-    /// This applicant is in.
+    /// This applicant is admitted.
     In { place: u64, applicant: String },
-    /// One is not in, and never will be.
+    /// The admission was closed for an applicant.
     Closed,
-    /// Something else has come of a request.
+    /// A request has failed.
     Failed(String),
-    /// All have their answers.
+    /// All requests have answers.
     Done,
 }
 
@@ -63,7 +63,7 @@ impl Told {
     }
 }
 
-/// A process of the cluster: a line starts it, and it answers by lines.
+/// Runs a process of the cluster: a line starts it, and it reports by lines.
 pub(crate) fn process(options: &Options, raffle: &str, number: u32) -> Result<ExitCode, Failure> {
     let url = options.url.as_deref().unwrap_or_default();
     let remote = match options.builder().connect(url) {
@@ -73,7 +73,7 @@ pub(crate) fn process(options: &Options, raffle: &str, number: u32) -> Result<Ex
     let admission = remote.admission(raffle, options.seats);
     let admission = admission.map_err(|error| Failure(2, error.to_string()))?;
     let say = |told| {
-        // Nobody listens any more: then nobody is to be let in.
+        // The cluster is gone, so no further applicant may be admitted.
         if writeln!(io::stdout().lock(), "{told}").is_err() {
             std::process::exit(1);
         }
@@ -89,8 +89,8 @@ pub(crate) fn process(options: &Options, raffle: &str, number: u32) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Applies for all applicants of a number. One that is doomed keeps its first reservation until it
-/// is killed.
+/// Applies for all applicants of a number. A doomed process keeps its first reservation until it is
+/// killed.
 pub(crate) fn enter(
     options: &Options,
     admission: &Admission,
@@ -133,7 +133,7 @@ pub(crate) fn enter(
     say(Told::Done);
 }
 
-/// Some do: it changes nothing.
+/// Some applicants apply again, which must change nothing.
 fn asks_again(
     admission: &Admission,
     applicant: &str,

@@ -1,8 +1,8 @@
 //! A raffle over many processes, some of which are killed: `raffle-cluster --seats 100`.
 //!
-//! Each process applies for many at once, half of them by a reservation first. Some are killed
-//! (`SIGKILL`) while they have a place reserved. In the end the books are compared: the answers,
-//! and what is written.
+//! Each process applies for many applicants at once, half of them by a reservation first. Some are
+//! killed (`SIGKILL`) while they have a place reserved. In the end the rows are compared with the
+//! answers.
 
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "shared with the other programs")]
@@ -42,46 +42,46 @@ use server::Server;
 #[derive(Clone, Parser)]
 #[command(name = "raffle-cluster", verbatim_doc_comment)]
 pub(crate) struct Options {
-    /// How many seats there are
+    /// Number of seats
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seats: u64,
-    /// How many processes
+    /// Number of processes
     #[arg(long, default_value = "12", value_parser = clap::value_parser!(u32).range(1..=200))]
     processes: u32,
-    /// How many requests of each, each for another applicant
+    /// Number of requests of each, each for another applicant
     #[arg(long, default_value = "200", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     requests: u32,
-    /// How many of the processes are killed
+    /// Number of processes that are killed
     #[arg(long, default_value = "2")]
     kill: u32,
-    /// From a reservation to its row
+    /// Time from a reservation to its row
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = common::time)]
     hold: Duration,
-    /// So long what a killed process had is kept
+    /// Time that the places of a killed process are kept
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = common::time)]
     lease: Duration,
-    /// The server [default: one of its own]
+    /// Server [default: one of its own]
     #[arg(long, env = "REDIS_URL", hide_env_values = true)]
     url: Option<String>,
-    /// What all keys begin with
+    /// Prefix of all keys
     #[arg(long, default_value = "turnwise")]
     prefix: String,
-    /// The raffle's name [default: one that nobody has]
+    /// Name of the raffle [default: a new one]
     #[arg(long)]
     name: Option<String>,
-    /// Threads of this process, and no server
+    /// Use threads of this process, and no server
     #[arg(long)]
     memory: bool,
     /// The number of a process of the cluster.
     #[arg(long, hide = true)]
     entrant: Option<u32>,
-    /// And that it is to be killed.
+    /// True if the process is to be killed.
     #[arg(long, hide = true)]
     doomed: bool,
 }
 
 impl Options {
-    /// A client's settings.
+    /// Returns the settings of a client.
     fn builder(&self) -> RemoteBuilder {
         Remote::builder().prefix(&*self.prefix).lease(self.lease).place(self.lease)
     }
@@ -89,15 +89,15 @@ impl Options {
     fn check(&self) -> Result<(), Failure> {
         if self.kill >= self.processes {
             let text = format!("of {} processes, {} cannot be killed", self.processes, self.kill);
-            return Err(Failure(2, text + ": one has to live"));
+            return Err(Failure(2, text + ": one must survive"));
         }
         if self.lease < Duration::from_millis(10) {
-            return Err(Failure(2, "a lease needs ten milliseconds".to_owned()));
+            return Err(Failure(2, "a lease must be at least ten milliseconds".to_owned()));
         }
         Ok(())
     }
 
-    /// The raffle's name.
+    /// Returns the name of the raffle.
     fn raffle(&self) -> String {
         self.name.clone().unwrap_or_else(|| {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -128,7 +128,7 @@ fn run(mut options: Options) -> Result<ExitCode, Failure> {
         return entrant::process(&options, &raffle, number);
     }
     let interrupted = failure::interrupts();
-    // It ends when this does.
+    // Killed at the end of this function.
     let mut own = None;
     let store = options.memory.then(MemoryStore::new);
     let remote = match &store {
