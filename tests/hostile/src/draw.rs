@@ -131,8 +131,11 @@ impl Draw {
             _ => {
                 let manners = self.rng.usize(1..=3);
                 let twice = if self.profile.waits > 0 { 25 } else { self.profile.mischief * 3 };
+                // One that waits keeps its thread in the executor's call while another one runs the
+                // drain, and is over before what the turns there wait for.
+                let waits = self.profile.waits > 0 && self.chance(60);
                 let after = After {
-                    body: self.mischief_of(2, twice),
+                    body: if waits { self.short_wait() } else { self.mischief_of(2, twice) },
                     every: self.rng.u32(2..30),
                     asked: self.mischief(1),
                 };
@@ -160,6 +163,7 @@ impl Draw {
             captured: self.mischief(2),
             restart: self.mischief(1),
             end: self.chance(50).then(|| self.mischief(2)),
+            waits: self.chance(30),
             panicked: self.chance(50).then(|| self.mischief(1)),
             undelivered: self.chance(40).then(|| self.mischief(1)),
             rescues: self.chance(40),
@@ -472,6 +476,13 @@ impl Draw {
             woken: self.mischief_of(depth, bells),
             dropped: self.mischief_of(depth, bells),
         })
+    }
+
+    /// The body of user code that waits for an actor, for less time than turns do.
+    fn short_wait(&mut self) -> Body {
+        let at = At { to: self.rng.usize(..self.actors), ..At::default() };
+        let deed = self.ask_for_a_moment(at);
+        Body(vec![self.numbered(deed)])
     }
 
     fn limit(&mut self) -> For {

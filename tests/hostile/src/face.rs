@@ -437,6 +437,10 @@ pub fn wait_ended(actor: &Handle, limit: Limit) {
     let _ = actor.ended().within(limit);
 }
 
+pub fn is_stopped(actor: &Handle) -> bool {
+    actor.stop_cause().is_some()
+}
+
 /// Another way into an actor.
 #[derive(Clone)]
 pub enum Route {
@@ -1302,7 +1306,7 @@ macro_rules! described {
         // given, or whose turn was the last here.
         let own = plan.spawner.is_none().then_some(at);
         if let Some(body) = plan.hooks.end.clone() {
-            let (world, token) = (world.clone(), Held::new(world, at));
+            let (world, token, waits) = (world.clone(), Held::new(world, at), plan.hooks.waits);
             builder = builder.on_end(move |state, cause| {
                 let _called = called("an end hook");
                 let (_token, state): (_, State) = (&token, state);
@@ -1311,6 +1315,9 @@ macro_rules! described {
                 entry.ends.fetch_add(1, SeqCst);
                 if matches!(cause, EndCause::Closed | EndCause::Dropped) {
                     entry.ended_well.store(true, SeqCst);
+                }
+                if waits {
+                    world.wait_for_stopped(state.at());
                 }
                 world.user("an end hook", &body);
             });

@@ -591,6 +591,8 @@ pub struct Hooks {
     pub captured: Body,
     pub restart: Body,
     pub end: Option<Body>,
+    /// The end hook waits for an actor that was stopped.
+    pub waits: bool,
     pub panicked: Option<Body>,
     pub undelivered: Option<Body>,
     /// What is undelivered is run elsewhere, or sent once more.

@@ -555,6 +555,26 @@ impl World {
         }
     }
 
+    /// An end hook waits without a limit for an actor that was stopped, and stands behind its own in
+    /// the order of waiting: what keeps a turn of it is cut, so it ends without this thread.
+    pub fn wait_for_stopped(self: &Arc<Self>, at: usize) {
+        let ends = |of: &usize| {
+            let runs = match &self.program.actors[*of].runs {
+                Runs::Senders => true,
+                Runs::Place(place) => {
+                    matches!(self.program.places[*place], PlaceKind::Pool { .. })
+                }
+                Runs::Odd(..) => false,
+            };
+            runs && INSIDE.with_borrow(|inside| inside.iter().all(|inside| inside < of))
+        };
+        for of in (at + 1..self.entries.len()).filter(ends) {
+            if let Some(actor) = self.handle(of).filter(face::is_stopped) {
+                asks(|| face::wait_ended(&actor, Limit::Unlimited));
+            }
+        }
+    }
+
     fn limit(&self, limit: For, to: usize) -> Limit {
         match limit {
             For::Zero => Limit::Immediate,

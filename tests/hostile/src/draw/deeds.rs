@@ -1,5 +1,7 @@
 //! How the rows of the tables are drawn.
 
+use std::sync::Arc;
+
 use super::Draw;
 use super::tables::At;
 use crate::plan::{Asks, Await, Deed, Fate, For, How, Rings, Settles, Touch, Waits, Watches, Way};
@@ -302,6 +304,12 @@ impl Draw {
         Deed::Ask { to: at.to, how, letter, polled, then: Fate::Wait(limit) }
     }
 
+    pub(super) fn ask_for_a_moment(&mut self, at: At) -> Deed {
+        let limit = For::Micros(self.rng.u32(20..400));
+        let letter = self.letter(at.depth);
+        Deed::Ask { to: at.to, how: Asks::Call, letter, polled: None, then: Fate::Wait(limit) }
+    }
+
     pub(super) fn wait_for_promise(&mut self, at: At) -> Deed {
         let micros = self.rng.u32(100..2500);
         let limit = self.one(&[For::Micros(micros), For::Ever, For::Ever]);
@@ -313,7 +321,11 @@ impl Draw {
     }
 
     pub(super) fn watch_and_keep(&mut self, at: At) -> Deed {
-        let (what, bell) = (Watches::Idle, self.bell(at.depth));
+        let (what, mut bell) = (Watches::Idle, self.bell(at.depth));
+        // It is called as the mailbox is let go, and waits while another thread runs that.
+        if self.chance(60) {
+            Arc::make_mut(&mut bell).woken = self.short_wait();
+        }
         Deed::Watch { of: at.to, what, bell, then: Fate::Keep(at.slot) }
     }
 
