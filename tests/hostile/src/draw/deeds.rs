@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use std::sync::Arc;
+
 use super::Draw;
 use super::tables::At;
 use crate::plan::{Asks, Await, Deed, Fate, For, How, Rings, Settles, Touch, Waits, Watches, Way};
