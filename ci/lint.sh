@@ -10,7 +10,7 @@ format() {
     cargo fmt --all --check
 }
 
-# The scripts themselves; by shellcheck where it is installed.
+# The scripts themselves, by shellcheck where it is installed; the workflow runs all of them.
 scripts() {
     local all script
     mapfile -t all < <(git ls-files '*.sh' .ci)
@@ -19,6 +19,13 @@ scripts() {
         *bash*) bash -n "$script" ;;
         *) sh -n "$script" ;;
         esac
+    done
+    for script in ci/*.sh; do
+        [ "$script" != ci/common.sh ] || continue
+        if ! grep -qE "run: ${script#ci/}( |\$)" .github/workflows/ci.yml; then
+            echo "error: no job of .github/workflows/ci.yml runs $script" >&2
+            exit 1
+        fi
     done
     if command -v shellcheck >/dev/null; then
         # Lists of arguments are split into words on purpose; variables of common.sh are used elsewhere.
