@@ -1,11 +1,12 @@
-//! The public items, as text: `docs/public-api.txt`.
+//! The public items of each published crate, as text: `docs/public-api.txt` in its package.
 //!
 //! A change of the public API is a change of that file. `BLESS=1 cargo test --all-features --test
 //! sources` writes it again.
 //!
-//! The list is generated from the sources, so it needs no nightly compiler: the exports of
-//! `src/lib.rs`, by name, and in its public modules; with the public methods, fields, variants and
-//! traits of each.
+//! The list is made from the sources, so it needs no nightly compiler: what `src/lib.rs` exports, by
+//! name, and in its public modules; with the public methods, fields, variants and traits of each.
+//! Macros are not expanded: one that declares public methods has them listed under its own name, and
+//! each of its uses is a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,9 +14,16 @@ use std::{env, fs};
 
 use quote::ToTokens;
 use syn::{
-    Attribute, Fields, ImplItem, Item, ItemImpl, ItemMod, Meta, Signature, TraitItem, Type,
-    UseTree, Visibility,
+    Attribute, Fields, ImplItem, Item, ItemImpl, ItemMacro, ItemMod, Meta, Signature, TraitItem,
+    Type, UseTree, Visibility,
 };
+
+/// The published crates, and the folders of their packages.
+const CRATES: &[(&str, &str)] = &[
+    ("turnwise", "."),
+    ("turnwise_locks", "crates/turnwise-locks"),
+    ("turnwise_redis", "crates/turnwise-redis"),
+];
 
 /// All items of the crate, whatever their module.
 #[derive(Default)]
@@ -163,9 +171,9 @@ impl Sources {
         self.read(&file, &nested, path.as_deref(), exported);
     }
 
-    /// Returns a line for each public part of the exports.
+    /// All that is public of the exported items, a line each.
     fn lines(&self, exported: &Exported) -> BTreeSet<String> {
-        let mut lines = BTreeSet::new();
+        let mut lines = self.made_by_macros();
         let names: BTreeSet<&String> = exported.iter().map(|(_, name)| name).collect();
         let hidden = self.items.iter().filter_map(defined).filter(|name| !names.contains(name));
         let hidden: BTreeSet<String> = hidden.collect();
@@ -181,8 +189,13 @@ impl Sources {
                 continue;
             }
             known.insert(name, path);
+            let before = lines.len();
             for item in &self.items {
                 describe(item, name, path, &mut lines);
+            }
+            if lines.len() == before {
+                // Of another crate, or made by a macro.
+                lines.insert(format!("use {path}"));
             }
             for it in self.impls.iter().filter(|it| name_of(&it.self_ty).as_ref() == Some(name)) {
                 if let Some((_, of, _)) = &it.trait_ {
@@ -212,7 +225,55 @@ impl Sources {
     }
 }
 
-/// Returns the name of a type or a trait.
+impl Sources {
+    /// The public methods of macros, and the uses of those macros.
+    fn made_by_macros(&self) -> BTreeSet<String> {
+        let macros = || {
+            self.items.iter().filter_map(|item| match item {
+                Item::Macro(it) => Some(it),
+                _ => None,
+            })
+        };
+        let mut lines = BTreeSet::new();
+        let mut public = BTreeSet::new();
+        for (it, name) in macros().filter_map(|it| Some((it, it.ident.as_ref()?.to_string()))) {
+            let body = text_of(it);
+            for method in body.split("pub fn ").skip(1) {
+                let signature = method.split(" {").next().expect("there is a first part");
+                let signature = signature.replace("(mut ", "(").replace(", mut ", ", ");
+                lines.insert(format!("fn {name}!::{}", signature.replace("$ ", "$").trim()));
+                public.insert(name.clone());
+            }
+        }
+        for it in macros().filter(|it| it.ident.is_none()) {
+            let name = it.mac.path.segments.last().expect("a path has a name").ident.to_string();
+            if public.contains(&name) {
+                lines.insert(format!("{name}! {}", text_of(it)));
+            }
+        }
+        lines
+    }
+}
+
+/// The tokens of a macro, without attributes.
+fn text_of(it: &ItemMacro) -> String {
+    let spaced = tokens(&it.mac.tokens);
+    let mut text = String::new();
+    let mut rest = spaced.as_str();
+    while let Some(at) = rest.find("#[") {
+        text += &rest[..at];
+        // Brackets in documentation are balanced, or this panics.
+        let mut depth = 0;
+        let end = rest[at..].char_indices().find(|(_, c)| {
+            depth += i32::from(*c == '[') - i32::from(*c == ']');
+            *c == ']' && depth == 0
+        });
+        rest = &rest[at + end.expect("an attribute ends").0 + 1..];
+    }
+    (text + rest).trim().to_owned()
+}
+
+/// The name of a type or a trait.
 fn defined(item: &Item) -> Option<String> {
     Some(match item {
         Item::Struct(it) => it.ident.to_string(),
@@ -299,21 +360,28 @@ fn leaves(tree: &UseTree, found: &mut Vec<(String, String)>) {
 
 #[test]
 #[cfg_attr(miri, ignore = "reads files")]
-fn public_items_are_those_of_the_list() {
+fn public_items_are_those_of_the_lists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (mut sources, mut exported) = (Sources::default(), Exported::new());
-    let folder: PathBuf = root.join("src");
-    sources.read(&folder.join("lib.rs"), &folder, Some("turnwise"), &mut exported);
-    let lines = sources.lines(&exported);
-    let text = lines.iter().fold(String::new(), |text, line| text + line + "\n");
-    let file = root.join("docs/public-api.txt");
-    if env::var_os("BLESS").is_some() {
-        return fs::write(&file, text).unwrap();
+    for (name, package) in CRATES {
+        let (mut sources, mut exported) = (Sources::default(), Exported::new());
+        let folder: PathBuf = root.join(package).join("src");
+        sources.read(&folder.join("lib.rs"), &folder, Some(name), &mut exported);
+        let lines = sources.lines(&exported);
+        let text = lines.iter().fold(String::new(), |text, line| text + line + "\n");
+        let file = root.join(package).join("docs/public-api.txt");
+        if env::var_os("BLESS").is_some() {
+            fs::create_dir_all(file.parent().expect("it lies in a folder")).unwrap();
+            fs::write(&file, text).unwrap();
+            continue;
+        }
+        let listed = fs::read_to_string(&file).unwrap_or_default();
+        let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
+        let (new, gone): (Vec<_>, Vec<_>) =
+            (lines.difference(&listed).collect(), listed.difference(&lines).collect());
+        let rest = "docs/public-api.txt is out of date: run with BLESS=1";
+        assert!(
+            new.is_empty() && gone.is_empty(),
+            "{name}: {rest}\nnew: {new:#?}\ngone: {gone:#?}"
+        );
     }
-    let listed = fs::read_to_string(&file).unwrap_or_default();
-    let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
-    let (new, gone): (Vec<_>, Vec<_>) =
-        (lines.difference(&listed).collect(), listed.difference(&lines).collect());
-    let rest = "docs/public-api.txt is out of date: run with BLESS=1";
-    assert!(new.is_empty() && gone.is_empty(), "{rest}\nnew: {new:#?}\ngone: {gone:#?}");
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Counts words and forms that read badly, in comments and documents, for each package. Fails if one
-# is more frequent than .ci/prose.counts says, and says which; so the numbers only fall.
+# is more frequent than ci/prose.counts says, and says which; so the numbers only fall.
 #
-#   .ci/prose            compares
-#   .ci/prose --list     prints where each stands
-#   .ci/prose --bless    writes the numbers, if none has grown
+#   ci/prose.sh            compares
+#   ci/prose.sh --list     prints where each stands
+#   ci/prose.sh --bless    writes the numbers, if none has grown
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C.UTF-8
@@ -73,7 +73,7 @@ count() {
 grown() {
     awk 'NR == FNR { limit[$1 " " $2] = $3; next }
         $3 > limit[$1 " " $2] + 0 { print $1 ": " $2 " stands " $3 " times, " limit[$1 " " $2] + 0 " before"; bad = 1 }
-        END { exit bad }' .ci/prose.counts -
+        END { exit bad }' ci/prose.counts -
 }
 
 places=$(all)
@@ -81,12 +81,12 @@ numbers=$(count <<<"$places")
 case ${1:-} in
 --list) echo "$places" ;;
 --bless)
-    if [ -e .ci/prose.counts ]; then grown <<<"$numbers"; fi
-    echo "$numbers" >.ci/prose.counts
+    if [ -e ci/prose.counts ]; then grown <<<"$numbers"; fi
+    echo "$numbers" >ci/prose.counts
     ;;
 '')
     if ! grown <<<"$numbers"; then
-        echo "rewrite them; .ci/prose --list says where each stands" >&2
+        echo "rewrite them; ci/prose.sh --list says where each stands" >&2
         exit 1
     fi
     awk '{ n += $3 } END { print n " in all, none more than before" }' <<<"$numbers"

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The dependencies: their licenses and sources, and whether the oldest versions that the published
+# crates declare are enough for them.
+#
+#   ci/dependencies.sh            both
+#   ci/dependencies.sh minimal    one of: deny minimal
+#
+# `deny` needs cargo-deny (`cargo install cargo-deny`), `minimal` a nightly toolchain.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+deny() {
+    if ! command -v cargo-deny >/dev/null; then
+        echo "$0: cargo-deny is not installed: cargo install --locked cargo-deny" >&2
+        exit 1
+    fi
+    cargo deny --locked check bans licenses sources
+}
+
+# In a copy of the published crates alone, without dependencies of tests.
+minimal() {
+    local manifest
+    if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+        echo "$0: there is no nightly toolchain: rustup toolchain install nightly" >&2
+        exit 1
+    fi
+    mkdir -p "$target"
+    export CARGO_TARGET_DIR
+    CARGO_TARGET_DIR=$(cd "$target" && pwd)/minimal
+    copy=$(mktemp -d)
+    trap 'rm -rf "$copy"' EXIT
+    git ls-files -z Cargo.toml src docs examples crates '*.md' | xargs -0 cp --parents --target-directory "$copy"
+    cd "$copy"
+    for manifest in Cargo.toml crates/*/Cargo.toml; do
+        awk '/^\[/ { drop = /dev-dependencies|^\[\[(test|bench)\]\]|^\[profile/ } !drop' "$manifest" >manifest
+        mv manifest "$manifest"
+    done
+    sed -i -e '/^members = \[/,/^\]/c members = ["crates/*"]' -e '/^default-members = /d' Cargo.toml
+    # The resolver is nightly's; the compiler is the usual one.
+    cargo +nightly update -Zdirect-minimal-versions
+    cargo check --locked -p turnwise -p turnwise-locks -p turnwise-redis --all-features
+}
+
+parts "deny minimal" "$@"

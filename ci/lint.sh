@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Formatting, lints and documentation, without a warning.
+#
+#   ci/lint.sh              all of them
+#   ci/lint.sh format       one of: format scripts clippy docs
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+format() {
+    cargo fmt --all --check
+}
+
+# The scripts themselves, by shellcheck where it is installed; the workflow runs all of them.
+scripts() {
+    local all script
+    mapfile -t all < <(git ls-files '*.sh' .ci)
+    for script in "${all[@]}"; do
+        case $(head -n 1 "$script") in
+        *bash*) bash -n "$script" ;;
+        *) sh -n "$script" ;;
+        esac
+    done
+    for script in ci/*.sh; do
+        [ "$script" != ci/common.sh ] || continue
+        if ! grep -qE "run: ${script#ci/}( |\$)" .github/workflows/ci.yml; then
+            echo "error: no job of .github/workflows/ci.yml runs $script" >&2
+            exit 1
+        fi
+    done
+    if command -v shellcheck >/dev/null; then
+        # Lists of arguments are split into words on purpose; variables of common.sh are used elsewhere.
+        shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning \
+            --exclude=SC2034,SC2046,SC2086 ci/*.sh .ci/* loom-tests/*.sh tests/hostile/*.sh \
+            benches/instructions/gate.sh
+    else
+        echo "shellcheck is not installed: only the syntax of ${#all[@]} scripts was checked"
+    fi
+}
+
+clippy() {
+    cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+}
+
+docs() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+}
+
+parts "format scripts clippy docs" "$@"

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The shipped files under model checkers.
+#
+#   ci/models.sh            all of them
+#   ci/models.sh loom       one of: loom shuttle paused
+#
+# loom-tests/run.sh has options for one model, for fewer preemptions and for execution counts. With
+# SHAPES_TIMES=100 shuttle runs that many times the schedules, with SHAPES_SEED=5 others.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+export CARGO_PROFILE_RELEASE_DEBUG=false
+
+# Every model, every design that must fail, every planted bug.
+loom() {
+    loom-tests/run.sh
+}
+
+# Shapes that loom cannot hold, in schedules drawn at random.
+shuttle() {
+    cargo test --locked -p shuttle-tests --release
+}
+
+# Threads that stop before each atomic operation, spin, and yield.
+paused() {
+    cargo test "${optimized[@]}" $(tests loom-tests/paused)
+}
+
+parts "loom shuttle paused" "$@"

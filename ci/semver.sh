@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# What users get: the public items of each published crate, and its package.
+#
+#   ci/semver.sh            both
+#   ci/semver.sh api        one of: api publish
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+# The public items are those that docs/public-api.txt of each package lists. After a change that is
+# meant: BLESS=1 cargo test --all-features --test sources
+api() {
+    cargo test --locked --test sources public_api
+}
+
+# A dry run: each package has its licenses, and builds from its own files.
+publish() {
+    local package file files published=()
+    for package in turnwise turnwise-locks turnwise-redis; do
+        published+=(-p "$package")
+        files=$(cargo package --locked --allow-dirty --list -p "$package")
+        for file in Cargo.toml README.md LICENSE-APACHE LICENSE-MIT src/lib.rs; do
+            if ! grep -qx "$file" <<<"$files"; then
+                echo "error: the package $package has no $file" >&2
+                exit 1
+            fi
+        done
+    done
+    cargo publish --locked --allow-dirty --dry-run "${published[@]}"
+}
+
+parts "api publish" "$@"
