@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use std::sync::Arc;
-
 use super::Draw;
 use super::tables::At;
 use crate::plan::{Asks, Await, Deed, Fate, For, How, Rings, Settles, Touch, Waits, Watches, Way};
