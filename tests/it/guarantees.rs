@@ -885,7 +885,7 @@ fn system_shutdown_as_a_future_runs_no_turn() {
 }
 
 #[test]
-fn drop_of_a_system_waits_for_nobody() {
+fn drop_of_a_system_does_not_wait() {
     must_end(|| {
         let system = System::new();
         let actor = system.actor(Seen::default()).unwrap();

@@ -1,10 +1,10 @@
 //! How long a wait will be: a decaying mean of how long uses last, for those who rather go away
 //! than wait in vain.
 //!
-//! A key that nobody uses is gone, and what is known of it should not be: so the means of a
+//! An unused key is gone, and what is known of it should not be: so the means of a
 //! registry's keys lie in a table of their own, by hash, which is made when the first call asks for
 //! it. Two keys that share a cell take it from each other; a cell knows whose it is by twenty more
-//! bits of the hash. What is not known is nothing: nobody is refused on a guess.
+//! bits of the hash. What is not known is nothing: none is refused on a guess.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -26,7 +26,7 @@ impl Estimate {
         });
     }
 
-    /// How long one waits behind so many, and behind one that runs for so long already. Nothing, as
+    /// How long one waits behind that many, and behind one that runs for so long already. Nothing, as
     /// long as nothing is known.
     pub(crate) fn wait(&self, before: usize, running: Duration) -> Duration {
         let Some(mean) = self.mean else { return Duration::ZERO };
@@ -46,7 +46,7 @@ const MOST: u64 = (1 << MEAN) - 1;
 pub(crate) struct Estimates(OnceLock<Box<[AtomicU64]>>);
 
 impl Estimates {
-    /// Has anybody asked? Before that, nobody has to measure.
+    /// True once a request wants to know. Before that, nothing is measured.
     pub(crate) fn are_wanted(&self) -> bool {
         self.0.get().is_some()
     }
@@ -65,7 +65,7 @@ impl Estimates {
         Estimate { mean: known.then(|| Duration::from_nanos(cell & MOST)) }
     }
 
-    /// What is known of the key with this hash.
+    /// The estimate for the key with this hash.
     pub(crate) fn get(&self, hash: u64) -> Estimate {
         // Ordering: Relaxed. A cell is all there is to be read.
         self.cell(hash).map_or(Estimate::default(), |cell| Self::of(cell.load(Relaxed), hash))

@@ -6,7 +6,7 @@
 //! the thread of the timers. The message takes out of the chain what is due: pins it, and leaves a
 //! turn in its mailbox that drops the state and unpins. Who pins the key meanwhile keeps the state.
 //!
-//! - K1: `armed` is set under the lock of the shard by whoever finds it unset, and then arms a
+//! - K1: `armed` is set under the lock of the shard by the one that finds it unset, and then arms a
 //!   timer; it is unset by the message that finds nothing kept.
 //! - K2: what waits for a key's end holds the registry weakly, and takes hold of it on a thread that
 //!   may drop it.

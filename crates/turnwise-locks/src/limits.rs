@@ -13,7 +13,7 @@ use crate::user_code::{catch, discard};
 /// that overtakes no other; an executor has a millisecond to begin it.
 ///
 /// The lease is measured from the start. What becomes of it differs. Blocking code is never cut: a
-/// closure that takes longer still has the key to itself until it returns, and its caller is told
+/// closure that takes longer still has the key to itself until it returns, and its caller learns
 /// ([`RunError::Overran`](crate::RunError::Overran)). A lock, a permit or a slot goes on to the
 /// next, and its holder [learns of it](crate::Guard::is_lost).
 ///
@@ -62,7 +62,7 @@ impl Limits {
     ///
     /// How long uses last is a decaying mean over those that have limits; a use without any reads no
     /// clock, and counts as one of those that wait. Nothing is measured before the first call with
-    /// this flag, and nobody is refused before something was measured. What is known of a key
+    /// this flag, and none is refused before something was measured. What is known of a key
     /// outlives its idle times.
     ///
     /// # Examples
@@ -72,7 +72,7 @@ impl Limits {
     ///
     /// let keyed = Keyed::new();
     /// let hasty = Limits::wait(Duration::from_millis(50)).refuse_early();
-    /// assert_eq!(keyed.run_within("a", hasty, |()| 1)?, 1); // nobody is there
+    /// assert_eq!(keyed.run_within("a", hasty, |()| 1)?, 1); // there is no other
     /// # Ok::<(), turnwise_locks::RunError<i32>>(())
     /// ```
     pub fn refuse_early(self) -> Self {
@@ -109,7 +109,7 @@ impl Limits {
         self.wait == Limit::Immediate
     }
 
-    /// May it be refused early?
+    /// True if it may be refused early.
     pub(crate) fn is_early(self) -> bool {
         self.early && self.wait != Limit::Unlimited
     }
@@ -118,7 +118,7 @@ impl Limits {
         self.lease.is_some_and(|lease| lease.is_zero())
     }
 
-    /// Is nothing but the wait limited, whatever is known of others?
+    /// True if nothing but the wait is limited, and estimates do not matter.
     pub(crate) fn are_plain(self) -> bool {
         self.lease.is_none() && !self.early
     }
@@ -181,7 +181,7 @@ pub(crate) struct Terms {
     pub(crate) is_try: bool,
 }
 
-/// What a clock shows. It is the user's: one that panics shows the beginning of time.
+/// The time that a clock shows. It is the user's: one that panics shows the beginning of time.
 pub(crate) fn shown(now: impl FnOnce() -> Duration) -> Duration {
     catch(now).map_err(discard).unwrap_or_default()
 }
@@ -196,7 +196,7 @@ pub(crate) struct Wait {
 impl Terms {
     pub(crate) const NONE: Terms = Terms { wait: None, lease: None, early: false, is_try: false };
 
-    /// Has it any limit? Then it reads the clock.
+    /// True if it has any limit. Then it reads the clock.
     pub(crate) fn are_limits(self) -> bool {
         self.wait.is_some() || self.lease.is_some()
     }

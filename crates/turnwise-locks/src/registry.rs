@@ -15,7 +15,7 @@
 //! - P2: a key's mailbox takes a turn only while the turn's user holds a pin: so no mailbox of a
 //!   key has a turn after another one was made for that key.
 //! - P3: a state that needs dropping is dropped inside a turn of its mailbox, before the last unpin:
-//!   so at most one state of a key lives. Whoever finds that he is the last, outside of a turn,
+//!   so at most one state of a key lives. A user that finds itself the last, outside of a turn,
 //!   passes his pin on to a turn that does no more than that.
 //! - P4: the only user code under a shard's lock is `Eq`. It may panic: nothing was changed. It
 //!   must not come back here; a call panics then, and an unpin is done by another thread.
@@ -49,9 +49,9 @@ use crate::user_code::{catch, discard, ignore, owning};
 
 pub(crate) use thin::{Entered, Wish, comparing};
 
-/// What a key's mailbox owns.
+/// The state of a key's mailbox.
 pub(crate) struct Slot<K, S> {
-    /// For what makes the state, if that looks at the key, and for whoever is told of overruns.
+    /// For the maker of the state, if that looks at the key, and for the listener for overruns.
     key: Option<Arc<K>>,
     pub(crate) state: Option<S>,
 }
@@ -62,7 +62,7 @@ impl<K, S> Slot<K, S> {
         Slot { key: None, state: Some(state) }
     }
 
-    /// The key, if what makes the state looks at it, or somebody is told of overruns.
+    /// The key, if the maker of the state looks at it, or there is a listener for overruns.
     pub(crate) fn key(&self) -> Option<&Arc<K>> {
         self.key.as_ref()
     }
@@ -100,7 +100,7 @@ pub(crate) struct Entry<K, S> {
     keys: u32,
 }
 
-/// What there is of a key.
+/// The body of an entry.
 enum Body<K, S> {
     Mailbox {
         actor: Actor<Slot<K, S>>,
@@ -152,7 +152,7 @@ impl<K, S> Entry<K, S> {
         matches!(self.body, Body::Thin { .. })
     }
 
-    /// Does something of this key run or wait?
+    /// True if something of this key runs or waits.
     fn is_busy(&self) -> bool {
         self.runs > 0 || !self.actor().is_idle()
     }
@@ -173,7 +173,7 @@ impl<K, S> Entry<K, S> {
 #[repr(align(128))]
 struct Shard<K, S>(Mutex<Keys<K, S>>);
 
-/// What the holder of a thin hold and its mailbox share: see [`thin`].
+/// The value that the holder of a thin hold shares with its mailbox: see [`thin`].
 pub(crate) type Beside = Arc<dyn Any + Send + Sync>;
 
 pub(crate) struct Keys<K, S> {
@@ -209,7 +209,7 @@ pub(crate) struct Place {
     pub(crate) at: u32,
 }
 
-/// What a pin is for.
+/// The purpose of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Run,
@@ -228,7 +228,7 @@ pub(crate) struct Registry<K, S> {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// The mailboxes are run by an executor.
     pub(crate) elsewhere: bool,
-    /// What was brought along, or those of the clock that was: what is armed needs them.
+    /// The timers that were given, or those of the clock that was.
     timers: Option<Timers>,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
@@ -236,7 +236,7 @@ pub(crate) struct Registry<K, S> {
     pub(crate) me: Weak<Self>,
 }
 
-/// What only some registries have.
+/// The parts that only some registries have.
 pub(crate) struct More<K> {
     pub(crate) timers: Option<Timers>,
     /// So long a key stays after its last use.
@@ -249,7 +249,7 @@ impl<K> More<K> {
 }
 
 thread_local! {
-    /// Is this thread inside an `Eq` under a shard's lock (P4)?
+    /// True while this thread is inside an `Eq` under a shard's lock (P4).
     static COMPARING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -268,7 +268,7 @@ impl Drop for Comparing {
     }
 }
 
-/// Is a key to be kept alive after its last pin?
+/// Says whether a key is kept alive after its last pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Yes,
@@ -277,7 +277,7 @@ enum Keep {
     No,
 }
 
-/// What an unpin has come to.
+/// The outcome of an unpin.
 enum Unpinned<K, S> {
     /// There are other pins, or it is kept.
     Others,
@@ -307,7 +307,7 @@ impl<K, S> Registry<K, S> {
         self.lock(0).closed
     }
 
-    /// What the registry goes by, for those that outlive it.
+    /// The time that the registry goes by, for those that outlive it.
     pub(crate) fn time(&self) -> Time {
         self.timers.clone().map_or(Time::Machine, Time::Timers)
     }
@@ -376,7 +376,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Self::with(make, spawner, clock, elsewhere, More::NONE)
     }
 
-    /// With timers, a time that keys stay for, somebody who is told of overruns.
+    /// With timers, a time that keys stay for, a listener for overruns.
     pub(crate) fn with(
         make: Make<K, S>,
         spawner: Option<Spawner<Slot<K, S>>>,
@@ -461,7 +461,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         all
     }
 
-    /// Is the turn of a call with these terms not to be expected in time?
+    /// The wait, if the turn of a call with these terms is not to be expected in time.
     #[inline]
     pub(crate) fn refused(
         &self,
@@ -480,7 +480,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         (wait > limit.at - limit.called).then_some(NotStarted::Expected { wait })
     }
 
-    /// How long one waits behind so many, as far as it is known.
+    /// How long one waits behind that many, as far as it is known.
     pub(crate) fn expected(&self, hash: u64, before: usize) -> Duration {
         match before.checked_sub(1) {
             None => Duration::ZERO,
@@ -649,7 +649,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Ok(insert(&mut keys, hash, held, actor, Kind::Run))
     }
 
-    /// Is a key held, or waited for? Stale on return.
+    /// True if a key is held, or waited for. Stale on return.
     pub(crate) fn is_used<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -693,7 +693,7 @@ struct Sought<'a, K, S> {
     key: K,
 }
 
-/// What there is of a key that is not busy.
+/// A key that is not busy.
 pub(crate) enum Look<K, S> {
     /// Nothing. The key's hash.
     Vacant(u64),
@@ -701,7 +701,7 @@ pub(crate) enum Look<K, S> {
     Idle(Found<K, S>),
 }
 
-/// What a registry goes by: timers and their clock, those of the process when they are needed.
+/// The time that a registry goes by: timers and their clock, or those of the process.
 #[derive(Clone)]
 pub(crate) enum Time {
     Machine,
@@ -733,7 +733,7 @@ pub(crate) fn now(clock: Option<&dyn Clock>) -> Duration {
 pub(crate) trait Access: Sized {
     type Key: Send + Sync + 'static;
     type State: Send + 'static;
-    /// Is the state the user's, so that it has to be dropped by P3?
+    /// True if the state is the user's, so that it has to be dropped by P3.
     const LOOKED_AFTER: bool = std::mem::needs_drop::<Self::State>();
 
     fn registry(&self) -> &Registry<Self::Key, Self::State>;
@@ -788,7 +788,7 @@ impl<A: Access> Pin<A> {
         Pin { access, place, kind: Kind::Run, counted: true, last: true }
     }
 
-    /// The same pin with a registry that it keeps; this one counts no more.
+    /// This pin with a registry that it keeps; this one counts no more.
     fn hand_over(&mut self, last: bool) -> Option<Pin<Kept<A>>> {
         let access = self.access.registry().me.upgrade()?;
         self.counted = false;
@@ -796,7 +796,7 @@ impl<A: Access> Pin<A> {
     }
 }
 
-/// What a turn owns that keeps its key.
+/// The part of a turn that keeps its key.
 pub(crate) trait Guard<K, S> {
     fn registry(&self) -> &Registry<K, S>;
     /// The hash of its key.

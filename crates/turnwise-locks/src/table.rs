@@ -10,7 +10,7 @@
 
 use hashbrown::HashTable;
 
-/// What an entry tells of itself.
+/// The part of an entry that a table needs.
 pub(crate) trait Entry {
     fn hash(&self) -> u64;
     fn links(&mut self) -> &mut Links;

@@ -1,4 +1,4 @@
-//! Code of the user's, run on behalf of somebody else: its panics go nowhere but where they are told.
+//! User code, run on behalf of another caller: its panics go where they are reported.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,7 +11,7 @@ pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }
 
-/// Runs user code whose panic concerns nobody.
+/// Runs user code whose panic is ignored.
 pub(crate) fn ignore(f: impl FnOnce()) {
     if let Err(payload) = catch(f) {
         discard(payload);

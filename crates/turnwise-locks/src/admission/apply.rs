@@ -1,7 +1,7 @@
 //! An application: its place in the queue is taken.
 //!
-//! Its turn and whoever gives it up meet at its promise: the first to claim or to cancel it decides.
-//! If the turn was first, the applicant is decided, and waits for the answer, past its limit too;
+//! Its turn and the one that gives it up meet at its promise: the first to claim or to cancel it
+//! decides. If the turn was first, the applicant is decided, and waits for the answer, past its limit too;
 //! if the leaver was, the turn passes it over. So "timed out" and "in" exclude each other, and the
 //! answer is a promise that is kept once.
 //!
@@ -29,7 +29,7 @@ use crate::limits::{Wait, shown};
 use crate::registry::Time;
 use crate::sync::hint;
 
-/// What an applicant is told.
+/// The answer to an applicant.
 pub(super) type Told<R, E> = Result<Admitted<R>, Refused<E>>;
 
 /// The answer to come. Dropped, its applicant has left, unless the turn was first (C2).
@@ -180,7 +180,7 @@ where
         self.wait_until(until)
     }
 
-    /// Is the answer there? Wait-free.
+    /// True if the answer is there. Wait-free.
     pub fn is_ready(&self) -> bool {
         match &self.stage {
             Stage::Waits(waits) => waits.reply.is_ready(),
@@ -270,7 +270,7 @@ where
         }))
     }
 
-    /// Is its time over? If not, the task is woken when it is.
+    /// True if its time is over. If not, the task is woken when it is.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(wait) = self.wait else { return false };
         let left = wait.at.saturating_sub(self.now());
@@ -280,7 +280,7 @@ where
     }
 }
 
-/// Why there is nobody who would answer.
+/// The reason why no answer comes.
 fn end_of<S: Send + 'static>(actor: &Actor<S>) -> EndCause {
     actor.stop_cause().map_or(EndCause::Closed, EndCause::Stopped)
 }
@@ -312,7 +312,7 @@ where
     }
 }
 
-// What is told is not pinned: it is handed out by value.
+// The answer is not pinned: it is handed out by value.
 impl<Id, L: Ledger<Id>> Unpin for Apply<Id, L> {}
 
 impl<Id, L: Ledger<Id>> fmt::Debug for Apply<Id, L> {

@@ -1,12 +1,12 @@
 //! The desk: what the turns of an admission do.
 //!
 //! A **pass** is a unit of work of the ledger. It begins with the first applicant who is to be
-//! entered, takes in whoever comes before it ends, and ends when the mailbox's batch does, or when
+//! entered, takes in all who come before it ends, and ends when the mailbox's batch does, or when
 //! it concerns as many as the group allows, or has lasted as long as it may. Then it is committed,
-//! and only then are its applicants told. An applicant before whom there is nobody is decided in the
+//! and only then are its applicants answered. An applicant with none before it is decided in the
 //! call that applies, and is a pass by itself: its answer is there on return, without a promise.
 //!
-//! | an applicant, in the turn                       | is told                             |
+//! | an applicant, in the turn                       | the answer                          |
 //! |-------------------------------------------------|-------------------------------------|
 //! | has gone (its promise cannot be claimed)        | nothing: it has told itself         |
 //! | is late                                         | `TimedOut`, at once                 |
@@ -26,9 +26,9 @@
 //! | in doubt, `load` tells  | the row, or `CommitFailed`  | decided anew, in their order      |
 //! | in doubt, `load` fails  | `Unknown`                   | `Failed`                          |
 //!
-//! - D1: nobody is told of a row that is not committed, nor of what follows from one.
+//! - D1: no answer tells of a row that is not committed, nor of a consequence of one.
 //! - D2: `count` and `closed` speak of committed rows alone. `closed` is never lowered.
-//! - D3: an applicant is told exactly once. Each round of deciding anew has told one at least, so
+//! - D3: an applicant is answered exactly once. Each round of deciding anew answers one at least, so
 //!   it ends.
 //! - D4: while `doubt` stands, nothing is begun. It is lowered by a `load` alone.
 //! - D5: no panic of the ledger's, nor of an applicant's, leaves a turn.
@@ -50,25 +50,25 @@ use crate::registry::Time;
 use crate::sync::Counted;
 use crate::user_code::{Payload, catch, discard, ignore, text};
 
-/// What an application's turn gets.
+/// The input of an application's turn.
 pub(super) struct Application<Id, R, E> {
     /// Its limit, if it has one: few have, and a message is small.
     pub(super) wait: Option<Box<Wait>>,
     pub(super) asks: Asks<Id, R, E>,
 }
 
-/// Who asks, and who is to be told.
+/// The applicant, and the promise of its answer.
 pub(super) struct Asks<Id, R, E> {
     pub(super) id: Id,
     /// None: the one that is decided in its own call.
     pub(super) promise: Option<Promise<Told<R, E>>>,
 }
 
-/// What a ledger's applicants are in here.
+/// A ledger's applicant, as it stands in here.
 type AsksOf<Id, L> = Asks<Id, <L as Ledger<Id>>::Row, <L as Ledger<Id>>::Error>;
 type PledgeOf<Id, L> = Pledge<Id, <L as Ledger<Id>>::Row, <L as Ledger<Id>>::Error>;
 
-/// What is told when the pass is committed (D1).
+/// An answer for when the pass is committed (D1).
 enum Verdict<R> {
     In { place: u64, row: R },
     Closed,
@@ -89,18 +89,18 @@ struct Pass<Id, R, E> {
     entered: u64,
     /// Whom to tell, in their order.
     pledges: Vec<Pledge<Id, R, E>>,
-    /// It ends when it has so many pledges.
+    /// It ends when it has this number of pledges.
     most: usize,
     /// Since when it is open, if it ends by that.
     since: Option<Duration>,
-    /// The clock is looked at when it has so many pledges: not for each of many quick ones.
+    /// The clock is looked at when it has this number of pledges: not for each of many quick ones.
     look_at: usize,
 }
 
-/// What the admission's mailbox owns.
+/// The state of the admission's mailbox.
 pub(super) struct Desk<Id, L: Ledger<Id>> {
     ledger: L,
-    /// Who is in, or entered in this pass, and in which place.
+    /// Those who are in, or entered in this pass, and their places.
     seats: Seats<Id>,
     /// Rows that are committed (D2).
     count: u64,
@@ -110,9 +110,9 @@ pub(super) struct Desk<Id, L: Ledger<Id>> {
     closed: bool,
     doubt: bool,
     pass: Pass<Id, L::Row, L::Error>,
-    /// What the one is told that is decided in its own call.
+    /// The answer to the one that is decided in its own call.
     here: Option<Told<L::Row, L::Error>>,
-    /// Who is to be decided anew, before anybody else. Empty between turns.
+    /// Those to be decided anew, before all others. Empty between turns.
     again: VecDeque<AsksOf<Id, L>>,
     group: usize,
     /// A pass that is open for so long ends, however few it concerns.
@@ -166,7 +166,7 @@ where
         Ok(desk)
     }
 
-    /// A batch is over: commits what is under way, and tells all that are to be told.
+    /// A batch is over: commits the pass that is under way, and answers all of it.
     pub(super) fn batch_ends(&mut self) {
         self.settle();
         self.measure();
@@ -223,7 +223,7 @@ where
         }
     }
 
-    /// The turn of one who is the first to come: a pass of its own, and its answer. Nobody else is
+    /// The turn of one who is the first to come: a pass of its own, and its answer. No other is
     /// there who could share the commit.
     pub(super) fn admit_here(&mut self, id: Id) -> Told<L::Row, L::Error> {
         self.count_turn();
@@ -250,7 +250,7 @@ where
         if self.longest == Duration::MAX { None } else { self.now() }
     }
 
-    /// Is the pass open for as long as it may be?
+    /// True if the pass is open for as long as it may be.
     fn is_long(&mut self) -> bool {
         let pledges = self.pass.pledges.len();
         let Some(since) = self.pass.since.filter(|_| pledges >= self.pass.look_at) else {
@@ -370,7 +370,7 @@ where
         }
     }
 
-    /// The pass is over: nobody of it is in.
+    /// The pass is over: none of it is in.
     fn forget(&mut self) -> Vec<PledgeOf<Id, L>> {
         self.next = self.first();
         let pledges = self.end_pass();
@@ -397,7 +397,7 @@ where
             return;
         }
         if self.pass.entered == 0 {
-            // All that were to be entered have failed, and were told.
+            // All that were to be entered have failed, and were answered.
             self.roll_back();
             self.end_pass();
             return;
@@ -450,7 +450,7 @@ where
         }
     }
 
-    /// The pass is committed: it counts, and then all of it are told.
+    /// The pass is committed: it counts, and then all of it are answered.
     fn keep(&mut self) {
         self.count += self.pass.entered;
         let mut pledges = self.end_pass();

@@ -13,7 +13,7 @@ use turnwise::{BuildError, EndCause, Reason};
 pub enum Refused<E> {
     /// As many are in as may be, now and for good.
     Closed {
-        /// So many may be.
+        /// The number that may be.
         limit: u64,
     },
     /// This applicant is in already.
@@ -35,7 +35,7 @@ pub enum Refused<E> {
     },
     /// The ledger could not enter it. The others of its pass are not concerned.
     Failed(Fault<E>),
-    /// The ledger could not commit the pass that this entry was in: nobody of it is in.
+    /// The ledger could not commit the pass that this entry was in: none of it is in.
     CommitFailed(Fault<E>),
     /// The ledger could not say whether it has committed the pass, nor who is in. To apply again
     /// tells: [`Duplicate`](Self::Duplicate) if the entry stands.
@@ -44,7 +44,7 @@ pub enum Refused<E> {
     Gone(EndCause),
     /// Waiting could never end, or was refused, on this thread: the application is withdrawn.
     Withdrawn(Reason),
-    /// The same, too late: its turn has come, so it may be in.
+    /// It was given up too late: its turn has come, so it may be in.
     NotAwaited(Reason),
     /// An entry has no lease: it is durable, and cannot be cut.
     HasLease,
@@ -52,7 +52,7 @@ pub enum Refused<E> {
     Taken,
 }
 
-/// What went wrong in a ledger. Clones share the error.
+/// A failure of a ledger. Clones share the error.
 pub enum Fault<E> {
     /// It returned this error.
     Error(Arc<E>),
@@ -190,7 +190,7 @@ impl<E: fmt::Debug + fmt::Display + 'static> Error for OpenError<E> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// Closed is closed for good: applicants were told so.
+    /// Closed is closed for good: applicants have that answer.
     Closed {
         /// The limit that was reached.
         limit: u64,

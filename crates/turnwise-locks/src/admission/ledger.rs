@@ -4,7 +4,7 @@
 //! sees `begin`, then an `enter` for each that is to be let in, then `commit` or `roll_back`.
 //!
 //! - U1: between `begin` and the end of its pass, nothing else but `enter` is called.
-//! - U2: after a `commit` that did not return `Ok`, after a panic, and after a pass in which nobody
+//! - U2: after a `commit` that did not return `Ok`, after a panic, and after a pass in which no one
 //!   was entered, `roll_back` is called. So it has to bear being called when nothing is open.
 //! - U3: what a commit that failed [in doubt](CommitError::Unknown) has done is asked by `load`.
 
@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 
-/// What an admission writes its entries into: a database, a file, or [nothing](InMemory).
+/// The place that an admission writes its entries into: a database, a file, or [nothing](InMemory).
 ///
 /// The caller's own unit of work. All calls come from turns of the admission: one at a time, and
 /// never two at once, but not always from the same thread. They may block; give the admission an
@@ -41,7 +41,7 @@ use std::fmt;
 ///     }
 ///     fn enter(&mut self, name: &String, place: u64) -> Result<usize, String> {
 ///         if name.is_empty() {
-///             return Err("nobody has no name".into());
+///             return Err("the name is empty".into());
 ///         }
 ///         self.open.push((place, name.clone()));
 ///         Ok(name.len())
@@ -63,9 +63,9 @@ use std::fmt;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Ledger<Id>: Send + 'static {
-    /// What an applicant gets who is in.
+    /// The receipt of an applicant who is in.
     type Row: Send + 'static;
-    /// What goes wrong here. It reaches the applicants with its type.
+    /// The error of this ledger. It reaches the applicants with its type.
     type Error: fmt::Debug + fmt::Display + Send + Sync + 'static;
 
     /// All that are in. Called once when the admission is opened, and whenever what it knows may
@@ -73,14 +73,14 @@ pub trait Ledger<Id>: Send + 'static {
     /// `commit` or `roll_back`. No unit of work is open then.
     ///
     /// # Errors
-    /// Nothing is known. Nobody is let in before a `load` has succeeded.
+    /// Nothing is known. None is let in before a `load` has succeeded.
     fn load(&mut self) -> Result<Loaded<Id>, Self::Error>;
 
     /// A unit of work begins. Called when the first applicant of a pass is to be entered: a pass
     /// that only refuses costs none.
     ///
     /// # Errors
-    /// None was begun. The one applicant is told; the next one tries again.
+    /// None was begun. The one applicant learns of it; the next one tries again.
     fn begin(&mut self) -> Result<(), Self::Error>;
 
     /// Enters an applicant, who has this place in the order of entry, the first being 1.
@@ -90,7 +90,7 @@ pub trait Ledger<Id>: Send + 'static {
     /// unit of work stand.
     fn enter(&mut self, id: &Id, place: u64) -> Result<Self::Row, Self::Error>;
 
-    /// Makes the entries of the unit durable. Nobody is told of an entry before this has returned.
+    /// Makes the entries of the unit durable. No answer tells of an entry before this has returned.
     ///
     /// # Errors
     /// See [`CommitError`].
@@ -105,7 +105,7 @@ pub trait Ledger<Id>: Send + 'static {
 pub enum CommitError<E> {
     /// None of the unit is in, now and later: its applicants are refused.
     RolledBack(E),
-    /// It may be in or not: [`Ledger::load`] decides, and each applicant is told what is true.
+    /// It may be in or not: [`Ledger::load`] decides, and each applicant gets the true answer.
     Unknown(E),
 }
 
@@ -127,7 +127,7 @@ impl<E: fmt::Display> fmt::Display for CommitError<E> {
 
 impl<E: fmt::Debug + fmt::Display> Error for CommitError<E> {}
 
-/// Who is in, and in which place: collected from pairs.
+/// Those who are in, and their places: collected from pairs.
 ///
 /// # Examples
 /// ```
@@ -141,7 +141,7 @@ pub struct Loaded<Id> {
 }
 
 impl<Id> Loaded<Id> {
-    /// Nobody.
+    /// An admission with none in.
     pub const EMPTY: Loaded<Id> = Loaded { entries: Vec::new() };
 
     /// How many are in.
@@ -149,7 +149,7 @@ impl<Id> Loaded<Id> {
         self.entries.len()
     }
 
-    /// Is nobody in?
+    /// True if none is in.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

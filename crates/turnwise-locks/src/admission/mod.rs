@@ -6,7 +6,7 @@
 //!
 //! - A1: rows that are committed are never more than the limit that held when they were entered.
 //! - A2: every application is answered, once, and truly.
-//! - A3: the board shows what is committed, and is written before anybody is told.
+//! - A3: the board shows what is committed, and is written before any answer.
 
 mod apply;
 mod desk;
@@ -40,7 +40,7 @@ use seats::Winners;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Admitted<R> {
-    /// What the ledger has made of it.
+    /// The receipt of the ledger.
     pub row: R,
     /// Its place in the order of entry, the first being 1.
     pub place: u64,
@@ -50,15 +50,15 @@ pub struct Admitted<R> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
-    /// So many are in.
+    /// The number of those who are in.
     pub count: u64,
-    /// So many may be.
+    /// The number of those who may be.
     pub limit: u64,
-    /// Is it closed, for good?
+    /// True if it is closed, for good.
     pub closed: bool,
     /// `count / limit`; 1 if the limit is 0.
     pub ratio: f64,
-    /// So many wait for their turn, or for the commit of their pass: an upper bound, late by at
+    /// The number of those who wait for their turn or a commit: an upper bound, late by at
     /// most a pass.
     pub waiting: usize,
 }
@@ -68,7 +68,7 @@ pub struct Status {
 ///
 /// Applicants are decided one after the other, in the order of their calls. What several have
 /// brought while one commit was under way is committed together, up to a
-/// [group](AdmissionBuilder::group): one `fsync` serves them all, and still nobody is told "in"
+/// [group](AdmissionBuilder::group): one `fsync` serves them all, and still none hears "in"
 /// before it is durable. Every applicant is answered, and truly.
 ///
 /// Without an [executor](AdmissionBuilder::executor), the applying threads run the ledger: one of
@@ -155,7 +155,7 @@ where
 
     /// Applies for a place. Takes one in the queue, in this call; the answer is in what comes back.
     ///
-    /// Without an executor, and if nobody else is at it, this thread decides here and now, the
+    /// Without an executor, and if no other thread does, this one decides here and now, the
     /// commit included. Inside a turn of any actor it never does.
     ///
     /// The wait is measured from this call to the start of its turn, on the admission's clock. One
@@ -224,7 +224,7 @@ where
         Apply::new(self.actor.clone(), id, terms.wait, self.time.clone())
     }
 
-    /// Decides an applicant in this call, if nobody is before it: it is its turn now, whatever its
+    /// Decides an applicant in this call, if none is before it: it is its turn now, whatever its
     /// limit is.
     fn decide_here(&self, id: Id) -> Result<Told<L::Row, L::Error>, Id> {
         if in_turn() {
@@ -310,7 +310,7 @@ where
 }
 
 impl<Id, L: Ledger<Id>> Admission<Id, L> {
-    /// How it stands. Whoever was told "in" before the call is counted. Holds a mutex for some
+    /// How it stands. All who heard "in" before the call are counted. Holds a mutex for some
     /// instructions.
     pub fn status(&self) -> Status {
         let Shown { count, limit, closed, .. } = *self.board.shown.0.lock();
@@ -355,7 +355,7 @@ where
     Id: Hash + Eq + Clone + Send + 'static,
     L: Ledger<Id>,
 {
-    /// So many applicants are committed together, at most; 256 without this. Nobody is kept waiting
+    /// The most applicants that are committed together; 256 without this. None is kept waiting
     /// to fill it: a pass is what has come while the last one was under way.
     ///
     /// A pass is answered as a whole, after its commit. So a commit that takes long wants a large
@@ -403,7 +403,7 @@ where
     ///
     /// # Errors
     /// [`OpenError::Load`] if the ledger could not say who is in, [`OpenError::GroupZero`] for
-    /// groups of nobody.
+    /// empty groups.
     pub fn open(self) -> Result<Admission<Id, L>, OpenError<L::Error>> {
         let AdmissionBuilder { ledger, limit, group, longest, executor, clock, timers, .. } = self;
         if group == 0 {
@@ -444,13 +444,13 @@ impl<Id, L> fmt::Debug for AdmissionBuilder<Id, L> {
     }
 }
 
-/// What is shown of an admission to those who do not wait for its turns. What all read lies apart
+/// The view of an admission for those who do not wait for its turns. What all read lies apart
 /// from what each pass writes.
 #[repr(align(128))]
 struct Board {
     /// It is closed, and they are in. Set after that was shown.
     winners: OnceLock<Winners>,
-    /// 1: somebody has asked how long it takes. Before that, nobody has to measure.
+    /// 1: a request wants to know how long it takes. Before that, nothing is measured.
     wanted: AtomicU32,
     shown: Apart<Mutex<Shown>>,
 }
@@ -497,7 +497,7 @@ impl Board {
         self.wanted.store(1, Ordering::Relaxed);
     }
 
-    /// How long one waits for its turn behind so many.
+    /// How long one waits for its turn behind that many.
     fn expected(&self, before: usize, (group, longest): (usize, Duration)) -> Duration {
         let shown = self.shown.0.lock();
         // A pass ends by its number or by its time.

@@ -67,7 +67,7 @@ impl<Id: Hash + Eq> Seats<Id> {
         Winners { hashes: hashes.into(), hasher: self.hasher.clone() }
     }
 
-    /// What was inserted comes back, to be dropped.
+    /// Returns the entry that was inserted, to be dropped.
     pub(super) fn remove(&mut self, hash: u64, id: &Id) -> Option<Id> {
         let seat = self.table.find_entry(hash, |seat| seat.id == *id).ok()?;
         Some(seat.remove().0.id)

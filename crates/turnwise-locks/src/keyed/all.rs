@@ -28,7 +28,7 @@ struct All<K, S, F> {
     registry: Arc<Registry<K, S>>,
     keys: Mutex<std::vec::IntoIter<K>>,
     states: Mutex<Vec<S>>,
-    /// The keys that were entered, if somebody is told of overruns.
+    /// The keys that were entered, if there is a listener for overruns.
     told: Mutex<Vec<Arc<K>>>,
     f: Mutex<Option<F>>,
     terms: Terms,

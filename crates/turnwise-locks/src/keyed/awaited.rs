@@ -1,7 +1,7 @@
 //! Runs that may wait: async closures, cut at their lease.
 //!
-//! The turn of such a run is a future that polls the closure's. It is decided there, by whoever runs
-//! the turn, whether the closure is done or cut: nobody else touches its future.
+//! The turn of such a run is a future that polls the closure's. The thread that runs the turn decides
+//! there whether the closure is done or cut: no other touches its future.
 //!
 //! | the turn              | the closure's future             | its outcome           | the state |
 //! |-----------------------|----------------------------------|-----------------------|-----------|
@@ -97,7 +97,7 @@ where
     }
 }
 
-/// What came of a closure.
+/// The outcome of a closure.
 enum Came<R> {
     Ready(Result<R, Payload>),
     Cut,
@@ -112,7 +112,7 @@ struct Lease {
 }
 
 impl Lease {
-    /// Is it over? If not, the task is woken when it is.
+    /// True if it is over. If not, the task is woken when it is.
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
         let Lease { time, due, sleep } = self;
         let sleep = sleep.get_or_insert_with(|| {
@@ -123,7 +123,7 @@ impl Lease {
     }
 }
 
-/// A closure's future, gone at the end of this at the latest. Its panic is nobody's then, as its
+/// A closure's future, gone at the end of this at the latest. Its panic is ignored then, as its
 /// outcome is another's: that of who has dropped the turn.
 struct Held<'a, Fut>(Pin<&'a mut Option<Fut>>);
 

@@ -14,9 +14,9 @@ use turnwise::{AskError, Cycle, Reason, StopCause};
 pub enum RunError<R = ()> {
     /// It certainly never ran, and never will.
     NotStarted(NotStarted),
-    /// It ran to its end, longer than its lease. Nobody else of this key ran meanwhile.
+    /// It ran to its end, longer than its lease. No other run of this key ran meanwhile.
     Overran {
-        /// What it returned.
+        /// The value that it returned.
         value: R,
         /// How much longer than the lease.
         by: Duration,
@@ -45,7 +45,7 @@ pub enum Cut {
     /// It was [aborted](crate::Run::abort), or the limit of a
     /// [shutdown](crate::Keyed::shutdown) was over.
     Aborted,
-    /// Nobody was left who could have woken it.
+    /// No waker of it was left.
     Abandoned,
 }
 
@@ -75,9 +75,9 @@ pub enum NotStarted {
     WouldBlock,
     /// A lease of no time is overrun by every closure.
     LeaseZero,
-    /// So many keys are not entered at once.
+    /// The call has more keys than are entered at once.
     TooManyKeys {
-        /// So many are.
+        /// The most keys that are entered at once.
         most: usize,
     },
 }

@@ -138,7 +138,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         run_on(&actor, Pin::new(&*self.registry, place, Kind::Run), f)
     }
 
-    /// Runs a closure now or not at all: if nothing of its key runs or waits. It overtakes nobody.
+    /// Runs a closure now or not at all: if nothing of its key runs or waits. It overtakes none.
     /// It may borrow the caller's locals.
     ///
     /// Of many such calls at the same time, exactly one runs. This never waits: a key that was idle,
@@ -195,7 +195,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         }
     }
 
-    /// [`try_now`](Self::try_now) of a key that nobody uses.
+    /// [`try_now`](Self::try_now) of an unused key.
     fn try_vacant<R, F>(&self, hash: u64, key: K, terms: Terms, f: F) -> Result<Ended<R>, TryRun<F>>
     where
         R: Send,
@@ -203,7 +203,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     {
         let registry = &*self.registry;
         // A mailbox that is no key's yet has nothing to wait for. Inside its turn it becomes the
-        // key's, so this turn is the key's first, and nobody gets in between.
+        // key's, so this turn is the key's first, and none gets in between.
         let actor = registry.unpublished();
         let same = actor.clone();
         let enter = |taken: &mut Option<F>| {
@@ -330,7 +330,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// with it, as after a panic: it may be half changed. One that is done later than its lease, in
     /// a poll that lasted beyond it, has [overrun](RunError::Overran) it. A lease needs
     /// [timers](KeyedBuilder::timers), from the first await that is pending on. Without a lease, one
-    /// that nobody can wake any more, as all its wakers were dropped, is cut, too.
+    /// that cannot be woken any more, as all its wakers were dropped, is cut, too.
     ///
     /// Dropping the `Run` leaves it as it is; [`Run::cancel`] takes it back, if it has not begun, and
     /// [`Run::abort`] cuts it, if it has. With a wait of zero, it takes a place if nothing of its key
@@ -402,7 +402,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         Ok(Key { pin, actor })
     }
 
-    /// What is known of a key, if it lives. Stale on return.
+    /// A look at a key, if it lives. Stale on return.
     ///
     /// # Examples
     /// ```
@@ -516,7 +516,7 @@ impl<K, S> Keyed<K, S> {
         self.registry.len()
     }
 
-    /// Does no key live? Stale on return.
+    /// True if no key lives. Stale on return.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -826,34 +826,34 @@ impl<K: Send + Sync + 'static, S: Send + 'static> fmt::Debug for Key<K, S> {
     }
 }
 
-/// What is known of a key that lives ([`Keyed::info`]).
+/// A look at a key that lives ([`Keyed::info`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyInfo {
     /// Closures that run or wait, at most.
     pub runs: usize,
-    /// It is pinned so many times by a [`Key`]; clones of one are one.
+    /// The number of times that it is pinned by a [`Key`]; clones of one are one.
     pub keys: usize,
     /// So long a run that is started now would wait, by what is known of the key: nothing, before
     /// a call has asked for that ([`Limits::refuse_early`]).
     pub expected_wait: Duration,
 }
 
-/// What became of the keys that lived when a registry was shut down: each is in one of the three.
+/// The keys that lived when a registry was shut down: each is in one of the three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyedReport {
-    /// So many have run all that they had accepted.
+    /// The number that have run all that they had accepted.
     pub ended: usize,
-    /// So many had runs that did not begin in time, and never will.
+    /// The number with runs that did not begin in time, and never will.
     pub stopped: usize,
-    /// So many are still inside a closure, which ends in its own time; or they may not be waited for
+    /// The number still inside a closure, which ends in its own time; or they may not be waited for
     /// on this thread.
     pub running: usize,
 }
 
 impl KeyedReport {
-    /// Is nothing running any more?
+    /// True if nothing is running any more.
     pub fn is_complete(&self) -> bool {
         self.running == 0
     }
@@ -968,14 +968,14 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         KeyedBuilder { more: More { keep_alive: Some(time), ..self.more }, ..self }
     }
 
-    /// Is told once of each closure that takes longer than its lease: when the lease is over,
+    /// Sets a listener for closures that take longer than their lease: called once, when it is over,
     /// while the closure still runs and has its key to itself. A closure of
-    /// [several keys](Keyed::run_all) is told of for each of them. An async closure that is
-    /// [cut](RunError::Cut) at its lease is told of, too.
+    /// [several keys](Keyed::run_all) counts for each of them. An async closure that is
+    /// [cut](RunError::Cut) at its lease counts, too.
     ///
     /// It is called in turns of a mailbox of its own, one call at a time, on the process's pool:
     /// not on the thread of the timers, and not on a worker of the registry's executor, which may
-    /// all be inside such closures. Its panic concerns nobody.
+    /// all be inside such closures. Its panic is ignored.
     ///
     /// # Examples
     /// ```

@@ -141,7 +141,7 @@ impl<R> Open<R> {
         reply.cancel().map_err(open)
     }
 
-    /// The same, if its limit is over: how long it has waited then. One that has begun has no limit
+    /// Gives it up if its limit is over: how long it has waited then. One that has begun has no limit
     /// any more.
     fn give_up(self) -> Result<Duration, Self> {
         let late = |this: &mut Self| this.wait.and_then(|wait| wait.over(this.now()));
@@ -215,7 +215,7 @@ impl<R> Run<R> {
         self
     }
 
-    /// Is the outcome there? Wait-free.
+    /// True if the outcome is there. Wait-free.
     pub fn is_over(&self) -> bool {
         match &self.inner {
             Inner::Over(_) => true,

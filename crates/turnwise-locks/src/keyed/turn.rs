@@ -29,7 +29,7 @@ impl<R> Ended<R> {
         Ended::Not(RunError::NotStarted(NotStarted::TimedOut { waited }))
     }
 
-    /// The outcome, for somebody who is told of a panic.
+    /// The outcome, for a caller that learns of a panic.
     pub(super) fn told(self) -> Result<R, RunError<R>> {
         match self {
             Ended::Done(value) => Ok(value),
@@ -89,7 +89,7 @@ impl<F, G> Job<F, G> {
         ended
     }
 
-    /// The same without terms, for the caller that a panic goes on in.
+    /// A turn without terms, for the caller that a panic goes on in.
     #[inline]
     pub(super) fn perform_plain<K, S, R>(self, slot: &mut Slot<K, S>) -> Result<R, Payload>
     where
@@ -130,7 +130,7 @@ pub(super) fn forget<K, S>(slot: &mut Slot<K, S>) {
 
 /// A closure that has begun.
 pub(super) struct Begun<K> {
-    /// None, if nobody wants to know.
+    /// None, if it is not wanted.
     pub(super) at: Option<Duration>,
     watch: Option<Watch<K>>,
 }
@@ -200,8 +200,7 @@ where
     }
 }
 
-/// A closure is over: by how much did it take longer than its lease? One that was cut there is told
-/// of, too.
+/// By how much a closure took longer than its lease. One that was cut there counts, too.
 pub(super) fn measured<K, S>(
     registry: &Registry<K, S>,
     hash: Option<u64>,
@@ -217,7 +216,7 @@ where
     let now = begun.at.and_then(|_| catch(|| registry.now()).map_err(discard).ok());
     let taken = now.zip(begun.at).map(|(now, at)| now.saturating_sub(at));
     if let Some((hash, taken)) = hash.zip(taken) {
-        // For nothing, as long as nobody wants to know.
+        // For nothing, as long as it is not wanted.
         registry.estimates.took(hash, taken);
     }
     let over = terms.lease.zip(taken).and_then(|(lease, taken)| taken.checked_sub(lease));

@@ -1,4 +1,4 @@
-//! Holds of locks that nobody else has asked for.
+//! Holds of locks that have no other request.
 //!
 //! Such a hold is an entry in its shard and nothing more: no mailbox, nothing allocated. The second
 //! one who asks, or wants to know, gives the key a mailbox whose state has the hold in it; under the
@@ -22,7 +22,7 @@ use super::{
 use crate::keyed::NotStarted;
 use crate::user_code::ignore;
 
-/// What comes of a request that looks for the key of a lock.
+/// The outcome of a request that looks for the key of a lock.
 pub(crate) enum Entered<K, S> {
     /// It holds: here is where, and its fence.
     Thin(Place, u64),
@@ -30,7 +30,7 @@ pub(crate) enum Entered<K, S> {
     Fat(Found<K, S>),
 }
 
-/// What a request says to the registry.
+/// A request, as it comes to the registry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     /// So much of the lock it wants.
@@ -56,7 +56,7 @@ impl<K, S> Keys<K, S> {
 }
 
 impl<K, S> Entry<K, S> {
-    /// Is it a hold beside which such a wish has no room? A mailbox decides for itself.
+    /// True if it is a hold beside which such a wish has no room. A mailbox decides for itself.
     fn leaves_no_room(&self, wish: Wish) -> bool {
         match self.body {
             Body::Thin { weight, .. } => wish.weight > wish.capacity.saturating_sub(weight),
@@ -65,7 +65,7 @@ impl<K, S> Entry<K, S> {
     }
 }
 
-/// Is this thread inside the `Eq` of a key (P4)?
+/// True if this thread is inside the `Eq` of a key (P4).
 pub(crate) fn comparing() -> bool {
     COMPARING.get()
 }
@@ -127,7 +127,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
-    /// Holds a key, if nobody else does; else pins its mailbox. `kept` makes the state of a mailbox
+    /// Holds a key, if it is not used; else pins its mailbox. `kept` makes the state of a mailbox
     /// that has a hold of this fence and weight.
     pub(crate) fn hold(
         &self,

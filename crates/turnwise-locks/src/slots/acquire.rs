@@ -108,7 +108,7 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
         }
     }
 
-    /// What it has without waiting.
+    /// The entry that it has without waiting.
     fn let_in(&mut self) -> Result<Entry, LockError> {
         let Asked::Fast = self.asked else { return Err(LockError::Taken) };
         self.asked = Asked::Taken;
@@ -147,7 +147,7 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
         Poll::Ready(self.set_up(entry))
     }
 
-    /// What its limits say of that.
+    /// The lease, by its limits.
     pub(super) fn lease(&self) -> Option<Duration> {
         self.lease
     }

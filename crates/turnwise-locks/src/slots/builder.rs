@@ -40,7 +40,7 @@ struct Common {
 pub enum SlotBuildError {
     /// A pool has at least one slot.
     NoSlots,
-    /// A pool has [so many](SlotPool::MOST) at most.
+    /// There is a [largest number](SlotPool::MOST).
     TooMany {
         /// The limit.
         most: usize,
@@ -72,7 +72,7 @@ impl SlotPoolBuilder {
     /// for. Its types are those of the pool: say it before the hooks that get them.
     ///
     /// If it fails, or panics, the slot is cleaned up once without a value, and goes on; the error
-    /// goes to whoever asked, and so does the panic.
+    /// goes to the caller, and so does the panic.
     ///
     /// # Examples
     /// ```
@@ -116,7 +116,7 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
     }
 
     /// Cleans each slot up before its first use, too: it may be dirty from a process that was here
-    /// before. If that fails, the slot is quarantined, and whoever asked gets
+    /// before. If that fails, the slot is quarantined, and the caller gets
     /// [`SlotError::CleanUp`](crate::SlotError::CleanUp).
     pub fn clean_first(mut self) -> Self {
         self.common.clean_first = true;
@@ -139,7 +139,7 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
 
     /// Ends a holder whose lease is over, before its slot is cleaned up: kills the process that
     /// hangs, say. It gets the slot, and the fence of the hold. If it panics, the slot is
-    /// quarantined, for whoever had it may have it still.
+    /// quarantined, for its holder may have it still.
     ///
     /// # Examples
     /// ```
@@ -165,10 +165,10 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
         self
     }
 
-    /// Is told of each slot that is quarantined, and why: its clean-up has failed or panicked, at
-    /// the end of a use or in a repair. Nobody gets it before it is [repaired](SlotPool::repair).
+    /// Sets a listener for slots that are quarantined: its clean-up has failed or panicked, at
+    /// the end of a use or in a repair. None gets it before it is [repaired](SlotPool::repair).
     /// A repair in this call that fails calls it again, on top of itself: one that is tried until it
-    /// succeeds belongs in a timer, or on another thread. Its own panics are nobody's.
+    /// succeeds belongs in a timer, or on another thread. Its own panics are ignored.
     pub fn on_quarantine(
         mut self,
         tell: impl Fn(SlotId, &CleanUpError<E>) + Send + Sync + 'static,

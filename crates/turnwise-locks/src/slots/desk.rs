@@ -12,7 +12,7 @@ use crate::limits::shown;
 use crate::lock::{Fence, Lost, Permit, Semaphore, Tenure};
 use crate::sync::Mutex;
 
-/// What the uses of a pool share, whatever is in its slots.
+/// The part of a pool that its uses share, whatever is in its slots.
 pub(super) struct Desk {
     pub(super) permits: Semaphore,
     pub(super) timers: Timers,
@@ -56,11 +56,11 @@ pub(super) struct Lease {
     version: u64,
     /// Somebody wants to know that it is lost.
     tenure: Option<Arc<Tenure>>,
-    /// What is cut at its end.
+    /// The job that is cut at its end.
     job: Option<Weak<dyn Cuttable>>,
 }
 
-/// What lets somebody in.
+/// The permit that lets a holder in.
 pub(super) enum Entry {
     /// A permit that came without a turn.
     Fast,
@@ -157,7 +157,7 @@ impl Desk {
         Arc::new(Desk { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
     }
 
-    /// What let a holder in goes back. Not under the lock.
+    /// Gives back the permit that let a holder in. Not under the lock.
     pub(super) fn give_back(&self, entry: Option<Entry>) {
         match entry {
             None => {}
@@ -171,7 +171,7 @@ impl Desk {
         shown(|| self.timers.now())
     }
 
-    /// The lowest number that nobody uses, for a permit. True: it is to be cleaned up before.
+    /// The lowest unused number, for a permit. True: it is to be cleaned up before.
     pub(super) fn take(&self, entry: Entry, state: SlotState, since: Duration) -> (Hold, bool) {
         let mut numbers = self.numbers.lock();
         let Some(number) = numbers.free.take() else {
@@ -200,7 +200,7 @@ impl Desk {
         }
     }
 
-    /// S3: the end of a hold, or None if it has ended before. Whoever gets it has to clean up.
+    /// S3: the end of a hold, or None if it has ended before. The caller that gets it has to clean up.
     pub(super) fn end(&self, hold: Hold) -> Option<Option<Lease>> {
         let mut numbers = self.numbers.lock();
         let cell = numbers.held(hold)?;
@@ -208,7 +208,7 @@ impl Desk {
         Some(cell.lease.take())
     }
 
-    /// The same, of a slot in which there is nothing to be cleaned up: its number is free.
+    /// The end of a hold of a slot that needs no clean-up: its number is free.
     /// What let the holder in is to be [given back](Self::give_back).
     pub(super) fn end_clean(&self, hold: Hold) -> Option<(Option<Lease>, Option<Entry>)> {
         let mut numbers = self.numbers.lock();
@@ -216,7 +216,7 @@ impl Desk {
         Some((lease, numbers.free(hold.id)))
     }
 
-    /// S3: the end of a hold whose lease is over. Whoever gets it has to reclaim, and to clean up.
+    /// S3: the end of a hold whose lease is over. The caller that gets it reclaims, and cleans up.
     pub(super) fn expire(&self, hold: Hold, now: Duration) -> Option<Lease> {
         let mut numbers = self.numbers.lock();
         let cell = numbers.held(hold).filter(|cell| cell.lease.is_over(now))?;
@@ -249,7 +249,7 @@ impl Desk {
         }
     }
 
-    /// A quarantined slot is to be cleaned up: by whoever gets true.
+    /// A quarantined slot is to be cleaned up: by the caller that gets true.
     pub(super) fn repair(&self, id: SlotId) -> bool {
         let mut numbers = self.numbers.lock();
         let cell = numbers.cells.get_mut(id.index());
@@ -271,7 +271,7 @@ impl Desk {
         self.permits.resize(move || desk.numbers.lock().permits());
     }
 
-    /// Is it held no more by this hold? None: it is, until then.
+    /// True if it is not held by this hold any more. An error: it is, until then.
     pub(super) fn is_lost(&self, hold: Hold) -> Result<bool, Duration> {
         let mut numbers = self.numbers.lock();
         match numbers.held(hold) {
@@ -312,7 +312,7 @@ impl Desk {
         Some(version)
     }
 
-    /// Whoever has spoken last of a lease has its timer.
+    /// The last one that sets a lease has its timer.
     pub(super) fn armed(&self, hold: Hold, version: u64, timer: Timer) {
         let unneeded = {
             let mut numbers = self.numbers.lock();
@@ -411,7 +411,7 @@ impl Lease {
         }
     }
 
-    /// The hold is lost: tells whoever wants to know. They are the user's. What is to be cut comes
+    /// The hold is lost: wakes those that wait for that, which is user code. The job to be cut comes
     /// back.
     pub(super) fn lost(self) -> Option<Arc<dyn Cuttable>> {
         cancel(self.timer);

@@ -29,11 +29,11 @@ pub enum CleanUpError<E> {
     Panicked(String),
 }
 
-/// What became of a slot that was finished.
+/// The failure of a slot that was finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FinishError<E> {
-    /// It was lost before: its lease was over. Nothing has changed, whoever has it now goes on.
+    /// It was lost before: its lease was over. Nothing has changed, its holder of now goes on.
     Lost,
     /// The clean-up has failed: the slot is quarantined.
     CleanUp(CleanUpError<E>),
@@ -47,7 +47,7 @@ pub enum RunSlotError<R, E> {
     NotStarted(SlotError<E>),
     /// The job has run, and longer than its lease: somebody else may have had the slot meanwhile.
     Lost {
-        /// What the job returned.
+        /// The value that the job returned.
         value: R,
     },
     /// The job had begun, and was dropped at an await, as its lease was over. Of async jobs alone
@@ -55,7 +55,7 @@ pub enum RunSlotError<R, E> {
     Cut,
     /// The job has run; then the clean-up has failed, and the slot is quarantined.
     CleanUp {
-        /// What the job returned.
+        /// The value that the job returned.
         value: R,
         /// Why.
         error: CleanUpError<E>,

@@ -1,7 +1,7 @@
 //! Jobs that may wait: async closures in a slot, cut at their lease.
 //!
-//! Job and slot are one future, which whoever awaits the job polls. It lies where the end of the
-//! lease finds it, so a job is cut even if nobody polls it. Whoever takes it out has it alone.
+//! Job and slot are one future, which is polled by the task that awaits the job. It lies where the
+//! end of the lease finds it, so a job is cut even if it is not polled. The one that takes it out has it alone.
 //!
 //! | the job   | `poll`                                  | `cut`, at the end of the lease            |
 //! |-----------|-----------------------------------------|-------------------------------------------|
@@ -31,14 +31,14 @@ use crate::lock::LockError;
 use crate::sync::Mutex;
 use crate::user_code::{catch, ignore, owning};
 
-/// What is left to be done when a job's future is gone.
+/// The work that is left when a job's future is gone.
 pub(super) type Owed = Box<dyn FnOnce() + Send>;
 
 /// A job, for the end of its lease.
 pub(super) trait Cuttable: Send + Sync {
     /// Drops its future, here if it waits, else at its next await.
     fn cut(&self);
-    /// Does this when its future is gone: here, or whoever has it (J1).
+    /// Does this when its future is gone: here, or where its future is (J1).
     fn after(&self, work: Owed);
 }
 

@@ -1,9 +1,9 @@
 //! Numbered slots: at most one user each, set up before and cleaned up after.
 //!
 //! A pool stands on a [`Semaphore`](crate::Semaphore), which is fair, wakes exactly one, and knows
-//! limits and those that give up. Whoever has a permit takes the lowest number that nobody uses: a
+//! limits and those that give up. The holder of a permit takes the lowest unused number: a
 //! few instructions under the lock of the [desk](desk), which never wait for anything. There is no
-//! second queue, and no probing. A permit that nobody waits for is a compare-and-swap.
+//! second queue, and no probing. A permit that is there is a compare-and-swap.
 //!
 //! ```text
 //!          take           stay            end            free
@@ -57,11 +57,11 @@ use crate::user_code::owning;
 /// Numbered slots, as those of sandboxes, GPUs or ports: each has one user at most, is set up before
 /// the use and cleaned up after it.
 ///
-/// Whoever asks takes a place in the queue, in the very call, and the slots are handed on in that
-/// order, to nobody but who waits; nothing polls. A slot that is acquired is a [`Slot`]: only that
+/// A request takes its place in the queue in the very call, and the slots are handed on in that
+/// order, to those that wait only; nothing polls. A slot that is acquired is a [`Slot`]: only that
 /// holds it, and only its end gives it back, however the job ends. Set-up and clean-up are
-/// [given once](SlotPool::builder), and run on the thread, or in the task, of whoever uses the
-/// slot: a slow one holds up nobody else. A slot whose clean-up fails is not used again before it is
+/// [given once](SlotPool::builder), and run on the thread, or in the task, of the one that uses the
+/// slot: a slow one holds up no other. A slot whose clean-up fails is not used again before it is
 /// [repaired](Self::repair). With a [lease](SlotPoolBuilder::lease), a holder that hangs is ended,
 /// and its slot goes on to the next.
 ///
@@ -101,7 +101,7 @@ impl SlotPool {
     /// The largest number of slots that a pool has.
     pub const MOST: usize = 65_536;
 
-    /// So many slots, without a set-up or a clean-up.
+    /// A pool with this many slots, without a set-up or a clean-up.
     ///
     /// # Errors
     /// [`SlotBuildError::NoSlots`], [`SlotBuildError::TooMany`].
@@ -147,7 +147,7 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
         AcquireSlot::new(&self.pool, limits.into())
     }
 
-    /// A slot, if one is free now and nobody waits: it overtakes nobody. Waits for no holder; it
+    /// A slot, if one is free now and no request waits: it overtakes none. Waits for no holder; it
     /// takes as long as the set-up.
     ///
     /// # Errors
@@ -202,10 +202,10 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// user comes after the destructors. The outcome is [`RunSlotError::Cut`]. A job that is in a
     /// poll then is reclaimed meanwhile, and dropped at its next await: the clean-up waits for that,
     /// so the slot stays with a job that blocks. One that is done in that poll has
-    /// [lost](RunSlotError::Lost) its slot, and nobody else had it.
+    /// [lost](RunSlotError::Lost) its slot, and no other had it.
     ///
     /// Dropping the [`SlotRun`] leaves the queue, or drops the job and cleans its slot up. Without a
-    /// lease, a job that nobody polls keeps its slot.
+    /// lease, an unpolled job keeps its slot.
     ///
     /// # Examples
     /// ```
@@ -234,12 +234,12 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
         SlotRun::new(self.acquire(limits), job)
     }
 
-    /// So many slots from now on. More are there at once. Fewer: those that are used go on, and the
-    /// slots beyond the new number retire as they come back; until then nobody is let in for them.
-    /// So at most so many are used, or as many as were when it shrank. Does not wait.
+    /// Sets the number of slots. More are there at once. Fewer: those that are used go on, and the
+    /// slots beyond the new number retire as they come back; until then none is let in for them.
+    /// So at most this number is used, or as many as were when it shrank. Does not wait.
     ///
     /// # Errors
-    /// [`SlotBuildError::NoSlots`] (a pool that is to let nobody in is [closed](Self::close)),
+    /// [`SlotBuildError::NoSlots`] (a pool that is to let none in is [closed](Self::close)),
     /// [`SlotBuildError::TooMany`]: nothing has changed.
     ///
     /// # Examples
@@ -259,7 +259,7 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
         self.pool.resize(slots)
     }
 
-    /// What is known of the pool, and of each slot. Stale on return. Takes a short lock, and may
+    /// A look at the pool, and at each slot. Stale on return. Takes a short lock, and may
     /// block, as long as a turn of the queue lasts.
     ///
     /// # Examples
@@ -279,7 +279,7 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     }
 
     /// Cleans a quarantined slot again, here, without its value; if that succeeds, the slot goes on
-    /// to whoever waits.
+    /// to the next request.
     ///
     /// # Errors
     /// [`RepairError::NotQuarantined`]: nothing was done. [`RepairError::CleanUp`]: it failed again,

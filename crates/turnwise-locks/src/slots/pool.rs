@@ -13,7 +13,7 @@ use super::view::{PoolView, SlotId, SlotState};
 use crate::lock::Fence;
 use crate::user_code::{catch, discard, ignore, owning};
 
-/// What makes the value of a slot.
+/// The maker of the value of a slot.
 pub(super) enum SetUp<T, E> {
     /// No code of the user's.
     Plain(fn() -> T),
@@ -38,7 +38,7 @@ pub(super) struct Pool<T: 'static, E: 'static> {
 }
 
 impl<T: 'static, E: 'static> Pool<T, E> {
-    /// Whoever has a permit gets a slot: on the thread that calls.
+    /// The holder of a permit gets a slot: on the thread that calls.
     pub(super) fn enter(self: Arc<Self>, entry: Entry) -> Result<Slot<T, E>, SlotError<E>> {
         // Its hooks may go with it.
         let (this, taken) = owning(self, |this| this.take(entry));
@@ -132,7 +132,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
         Some(self.clean(hold.id, value))
     }
 
-    /// Is a hold lost? If its lease is over, it is from now on.
+    /// True if a hold is lost. If its lease is over, it is from now on.
     pub(super) fn is_lost(self: &Arc<Self>, hold: Hold) -> bool {
         match self.desk.is_lost(hold) {
             Ok(lost) => lost,
@@ -179,7 +179,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
                 reclaim(hold.id, Fence::from_number(hold.fence));
             }
         });
-        // Whoever had it may have it still, if that has failed.
+        // Its holder may have it still, if that has failed.
         let failed = ended.err().map(panicked);
         let last = move || match failed {
             Some(text) => self.quarantine(hold.id, &CleanUpError::Panicked(text)),

@@ -19,7 +19,7 @@ use crate::lock::{Fence, Lost, LostError};
 /// may be dropped on any thread, and moved between threads and tasks as its value may. One that is
 /// forgotten (`std::mem::forget`) holds its slot until its lease is over, or for ever if it has none.
 ///
-/// A slot that is [lost](Self::is_lost) keeps its value: whoever uses it goes on with that, and must
+/// A slot that is [lost](Self::is_lost) keeps its value: its user goes on with that, and must
 /// not touch what the number stands for any more. [`Fenced`](crate::Fenced) refuses those that do.
 #[must_use = "dropping it gives it back"]
 pub struct Slot<T: 'static = (), E: 'static = std::convert::Infallible> {
@@ -42,13 +42,13 @@ impl<T: 'static, E: 'static> Slot<T, E> {
         }
     }
 
-    /// The same of one that a job has: the end of the lease cuts that.
+    /// Begins the lease of one that a job has: its end cuts that.
     pub(super) fn begin_job(&self, lease: Option<Duration>, job: Weak<dyn Cuttable>) {
         self.pool.desk.attach(self.hold, job);
         self.begin(lease);
     }
 
-    /// Its number. Nobody else has it, unless this was lost.
+    /// Its number. No other slot has it, unless this was lost.
     pub fn id(&self) -> SlotId {
         self.hold.id
     }
@@ -58,7 +58,8 @@ impl<T: 'static, E: 'static> Slot<T, E> {
         Fence::from_number(self.hold.fence)
     }
 
-    /// Is its lease over? Once true, it stays so. False may be stale on return. Takes a short lock.
+    /// True if its lease is over. Once true, it stays so. False may be stale on return. Takes a short
+    /// lock.
     pub fn is_lost(&self) -> bool {
         self.pool.is_lost(self.hold)
     }
@@ -83,7 +84,7 @@ impl<T: 'static, E: 'static> Slot<T, E> {
         self.pool.desk.lost(self.hold)
     }
 
-    /// What is left of its lease, if it has one and is not lost. Takes a short lock.
+    /// The rest of its lease, if it has one and is not lost. Takes a short lock.
     pub fn remaining(&self) -> Option<Duration> {
         self.pool.desk.remaining(self.hold)
     }
@@ -111,11 +112,11 @@ impl<T: 'static, E: 'static> Slot<T, E> {
 
     /// Cleans the slot up, here, and gives it on. May take as long as the clean-up.
     ///
-    /// A lease that is over and was not noticed yet does not matter: nobody was let in.
+    /// A lease that is over and was not noticed yet does not matter: none was let in.
     ///
     /// # Errors
     /// [`FinishError::Lost`]: nothing was done, but the value is dropped. [`FinishError::CleanUp`]:
-    /// the slot is quarantined, and whoever is to know of such [was
+    /// the slot is quarantined, and the listener for such slots [was
     /// told](crate::SlotPoolBuilder::on_quarantine).
     pub fn finish(mut self) -> Result<(), FinishError<E>> {
         self.end()
@@ -133,7 +134,7 @@ impl<T: 'static, E: 'static> Slot<T, E> {
 impl<T: 'static, E: 'static> Drop for Slot<T, E> {
     fn drop(&mut self) {
         if !self.ended {
-            // The hook knows; and its panics, and those of the error, are nobody's.
+            // The hook knows; and its panics, and those of the error, are ignored.
             let ended = self.end();
             crate::user_code::ignore(|| drop(ended));
         }

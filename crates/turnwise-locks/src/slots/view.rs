@@ -10,7 +10,7 @@ use crate::lock::Fence;
 pub struct SlotId(pub(super) u32);
 
 impl SlotId {
-    /// The slot with this number, if a pool can have so many: for a call that names one.
+    /// The slot with this number, if a pool can have that many: for a call that names one.
     ///
     /// # Examples
     /// ```
@@ -44,11 +44,11 @@ impl fmt::Display for SlotId {
     }
 }
 
-/// What a slot is doing.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SlotState {
-    /// Nobody uses it.
+    /// It is not used.
     Free,
     /// Its set-up runs, or the clean-up [before its first use](crate::SlotPoolBuilder::clean_first).
     SetUp,
@@ -58,28 +58,28 @@ pub enum SlotState {
     CleanUp,
     /// Its lease was over: it is [reclaimed](crate::SlotPoolBuilder::reclaim), and then cleaned up.
     Reclaim,
-    /// Its clean-up has failed: nobody gets it before it is [repaired](crate::SlotPool::repair).
+    /// Its clean-up has failed: none gets it before it is [repaired](crate::SlotPool::repair).
     Quarantined,
 }
 
-/// What is known of a pool.
+/// A look at a pool.
 ///
 /// `in_use`, `free` and `quarantined` together are the number of slots, and of those that are to
 /// retire when they come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolView {
-    /// So many slots it has.
+    /// The number of its slots.
     pub slots: usize,
-    /// So many have a user, or are set up, cleaned up or reclaimed.
+    /// The number that have a user, or are set up, cleaned up or reclaimed.
     pub in_use: usize,
-    /// So many are free. Somebody may have been let in who has not taken one yet.
+    /// The number that are free. A holder that was let in may not have taken one yet.
     pub free: usize,
-    /// So many are quarantined.
+    /// The number that are quarantined.
     pub quarantined: usize,
-    /// So many are not free, and retire when they are: the pool has shrunk.
+    /// The number that are not free, and retire when they are: the pool has shrunk.
     pub retiring: usize,
-    /// So many requests wait; none any more after the pool was closed.
+    /// The number of requests that wait; none any more after the pool was closed.
     pub waiting: usize,
     /// So long the first of them waits, if it has a limit.
     pub oldest_wait: Option<Duration>,
@@ -87,18 +87,18 @@ pub struct PoolView {
     pub each: Vec<SlotView>,
 }
 
-/// What is known of a slot.
+/// A look at a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlotView {
     /// Its number.
     pub id: SlotId,
-    /// What it is doing.
+    /// Its state.
     pub state: SlotState,
-    /// Who uses it, or has used it last if it is quarantined.
+    /// The hold that uses it, or has used it last if it is quarantined.
     pub fence: Option<Fence>,
     /// So long ago it was taken.
     pub age: Option<Duration>,
-    /// What is left of its lease, if it has one.
+    /// The rest of its lease, if it has one.
     pub remaining: Option<Duration>,
 }

@@ -22,7 +22,7 @@ use super::{NotMine, Shared, TickNumber};
 use crate::sync::Mutex;
 use crate::user_code::{catch, discard, owning};
 
-/// What becomes of ticks that nobody has run in time.
+/// The policy for ticks that were not run in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missed {
@@ -31,7 +31,7 @@ pub enum Missed {
     Skip,
     /// The latest of them are run, in their order, before the present one.
     CatchUp {
-        /// So many at most.
+        /// The most that are made up for.
         most: u32,
     },
 }
@@ -43,7 +43,7 @@ pub struct Attendance {
     alarm: Arc<Alarm>,
 }
 
-/// What the timer, the attendant and the attendance share.
+/// The state that the timer, the attendant and the attendance share.
 struct Alarm {
     shared: Arc<Shared>,
     state: Mutex<State>,
@@ -56,7 +56,7 @@ struct State {
     timer: Option<Timer>,
 }
 
-/// What the attendant owns.
+/// The state of the attendant.
 struct Attendant<F> {
     job: Arc<str>,
     missed: Missed,

@@ -1,4 +1,4 @@
-//! A job that runs once per tick, whoever tries.
+//! A job that runs once per tick, however many try.
 //!
 //! Per job, the *book* keeps the last tick that was taken, and how many runs of it are under way.
 //! That outlives the run and the tick: so a quick run and a contender who comes late in the same
@@ -67,12 +67,12 @@ struct Shared {
     book: Mutex<Book>,
 }
 
-/// What is known of the jobs.
+/// The jobs and their last ticks.
 struct Book {
     jobs: HashMap<Arc<str>, Job>,
     /// The highest tick that was forgotten (O3).
     floor: Option<u64>,
-    /// It is looked through for what can be forgotten when it has so many.
+    /// At this number it is looked through for jobs that can be forgotten.
     sweep_at: usize,
 }
 
@@ -150,7 +150,7 @@ impl OncePerTick {
         }
     }
 
-    /// Runs the job on this thread, if nobody had it in this tick. Never waits.
+    /// Runs the job on this thread, if it did not run in this tick. Never waits.
     ///
     /// The tick is used by that, also if the job panics: the panic goes to the caller, and the next
     /// run is one of the next tick. Takes a mutex for some instructions, before the job and after
@@ -308,7 +308,7 @@ impl OncePerTickBuilder {
         OncePerTickBuilder { overlap: true, ..self }
     }
 
-    /// What the wall clock shows: the time since the Unix epoch. Without this, the machine's.
+    /// Sets the wall clock: the time since the Unix epoch. Without this, the machine's.
     ///
     /// One that is set back repeats no tick.
     pub fn wall(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
