@@ -25,7 +25,7 @@ use super::Admitted;
 use super::desk::{Application, Asks, Desk};
 use super::error::Refused;
 use super::ledger::Ledger;
-use crate::limits::{Wait, shown};
+use crate::limits::{Terms, Wait, shown};
 use crate::registry::Time;
 use crate::sync::hint;
 
@@ -80,12 +80,22 @@ impl<T> Drop for Awaited<T> {
 #[must_use = "dropping it withdraws the application, unless its turn has come"]
 pub struct Apply<Id, L: Ledger<Id>> {
     stage: Stage<Id, L>,
+    /// It was not to wait.
+    is_try: bool,
 }
 
 enum Stage<Id, L: Ledger<Id>> {
     Waits(Waits<Id, L>),
     Over(Told<L::Row, L::Error>),
     Taken,
+}
+
+/// One that was not to wait is busy if its time is over.
+fn as_try<R, E>(is_try: bool, told: Told<R, E>) -> Told<R, E> {
+    match told {
+        Err(Refused::TimedOut { .. }) if is_try => Err(Refused::Busy),
+        told => told,
+    }
 }
 
 /// An application that is not answered.
@@ -109,11 +119,12 @@ where
 
     /// Decided already.
     pub(super) fn over(told: Told<L::Row, L::Error>) -> Self {
-        Apply { stage: Stage::Over(told) }
+        Apply { stage: Stage::Over(told), is_try: false }
     }
 
     /// Takes a place in the queue.
-    pub(super) fn new(actor: Actor<Desk<Id, L>>, id: Id, wait: Option<Wait>, time: Time) -> Self {
+    pub(super) fn new(actor: Actor<Desk<Id, L>>, id: Id, terms: Terms, time: Time) -> Self {
+        let Terms { wait, is_try, .. } = terms;
         let (promise, reply) = actor.promise();
         let asks = Asks { id, promise: Some(promise) };
         let application = Application { wait: wait.map(Box::new), asks };
@@ -123,7 +134,7 @@ where
             Ok(()) => {
                 let reply = Awaited(Some(reply));
                 let waits = Waits { reply, wait, actor, time, sleep: None };
-                Apply { stage: Stage::Waits(waits) }
+                Apply { stage: Stage::Waits(waits), is_try }
             }
         }
     }
@@ -193,7 +204,7 @@ where
         loop {
             self.stage = match std::mem::replace(&mut self.stage, Stage::Taken) {
                 Stage::Taken => return Some(Err(Refused::Taken)),
-                Stage::Over(told) => return Some(told),
+                Stage::Over(told) => return Some(as_try(self.is_try, told)),
                 Stage::Waits(waits) => match waits.step(until) {
                     Ok(stage) => stage,
                     Err(waits) => {
@@ -297,7 +308,7 @@ where
         loop {
             this.stage = match std::mem::replace(&mut this.stage, Stage::Taken) {
                 Stage::Taken => return Poll::Ready(Err(Refused::Taken)),
-                Stage::Over(told) => return Poll::Ready(told),
+                Stage::Over(told) => return Poll::Ready(as_try(this.is_try, told)),
                 Stage::Waits(mut waits) => match waits.reply.poll(cx) {
                     Poll::Ready(Ok(told)) => Stage::Over(told),
                     Poll::Ready(Err(error)) => waits.give_in(error),

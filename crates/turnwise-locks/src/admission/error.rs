@@ -21,16 +21,18 @@ pub enum Refused<E> {
         /// The place of the entry that stands.
         place: u64,
     },
+    /// Others are before it, and it was not to wait.
+    Busy,
     /// Its turn did not come in time.
     TimedOut {
-        /// So long it has waited.
+        /// How long it has waited.
         waited: Duration,
     },
     /// Its turn was not to be expected in time, so it took no place in the queue
     /// ([`Limits::refuse_early`](crate::Limits::refuse_early)).
     /// Those whose answers are out count until their batch is over: so the wait may be too long.
     Expected {
-        /// So long it would have waited, by how long entries have taken lately.
+        /// How long it would have waited, by how long entries have taken lately.
         wait: Duration,
     },
     /// The ledger could not enter it. The others of its pass are not concerned.
@@ -106,6 +108,7 @@ impl<E: fmt::Debug> fmt::Debug for Refused<E> {
             Refused::Duplicate { place } => {
                 f.debug_struct("Duplicate").field("place", place).finish()
             }
+            Refused::Busy => f.write_str("Busy"),
             Refused::TimedOut { waited } => {
                 f.debug_struct("TimedOut").field("waited", waited).finish()
             }
@@ -127,11 +130,12 @@ impl<E: fmt::Display> fmt::Display for Refused<E> {
         match self {
             Refused::Closed { limit } => write!(f, "closed: all {limit} places are taken"),
             Refused::Duplicate { place } => write!(f, "in already, in place {place}"),
+            Refused::Busy => f.write_str("others are before it"),
             Refused::TimedOut { waited } => write!(f, "its turn did not come in {waited:?}"),
             Refused::Expected { wait } => write!(f, "its turn is to be expected in {wait:?}"),
             Refused::Failed(fault) => write!(f, "not entered: {fault}"),
             Refused::CommitFailed(fault) => write!(f, "not committed: {fault}"),
-            Refused::Unknown(fault) => write!(f, "nobody knows whether it is in: {fault}"),
+            Refused::Unknown(fault) => write!(f, "it is not known whether it is in: {fault}"),
             Refused::Gone(cause) => write!(f, "the admission has ended: {cause}"),
             Refused::Withdrawn(reason) => write!(f, "withdrawn: {reason}"),
             Refused::NotAwaited(reason) => write!(f, "decided, and not waited for: {reason}"),

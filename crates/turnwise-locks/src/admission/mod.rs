@@ -160,9 +160,9 @@ where
     ///
     /// The wait is measured from this call to the start of its turn, on the admission's clock. One
     /// whose turn has begun in time is decided and committed, however long that takes. With a wait
-    /// of zero it is refused at once if others are before it, and in a millisecond if its turn does
-    /// not come to it. With
-    /// [`Limits::refuse_early`], it is refused at once if its turn is not to be expected in time.
+    /// of zero it is [`Refused::Busy`]: at once if others are before it, and in a millisecond if an
+    /// executor does not come to it. With [`Limits::refuse_early`], it is refused at once if its turn
+    /// is not to be expected in time.
     /// A lease is refused ([`Refused::HasLease`]): an entry is durable, and cannot be cut.
     ///
     /// Once it is closed, that is said at once, without a place in the queue, to those who are not
@@ -207,7 +207,7 @@ where
             Err(id) => id,
         };
         if limits.is_immediate() && !self.actor.is_idle() {
-            return Apply::refused(Refused::TimedOut { waited: Duration::ZERO });
+            return Apply::refused(Refused::Busy);
         }
         // A clock that panics has no limits.
         let terms =
@@ -221,7 +221,7 @@ where
                 return Apply::refused(Refused::Expected { wait: expected });
             }
         }
-        Apply::new(self.actor.clone(), id, terms.wait, self.time.clone())
+        Apply::new(self.actor.clone(), id, terms, self.time.clone())
     }
 
     /// Decides an applicant in this call, if none is before it: it is its turn now, whatever its

@@ -232,7 +232,7 @@ impl fmt::Display for Cut {
         f.write_str(match self {
             Cut::Lease => "its lease was over",
             Cut::Aborted => "it was aborted",
-            Cut::Abandoned => "nobody was left to wake it",
+            Cut::Abandoned => "no waker of it was left",
         })
     }
 }

@@ -170,7 +170,7 @@ impl Count {
 }
 
 /// A latch that is waited for: [`Latch::opened`].
-#[must_use = "a latch that nobody waits for was not worth the call"]
+#[must_use = "a latch that is not waited for was not worth the call"]
 pub struct Opening {
     reply: Option<Reply<()>>,
 }

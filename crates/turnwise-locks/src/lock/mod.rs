@@ -102,7 +102,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// A lock, if it is free now and no request waits for it: it overtakes none. Waits for no holder.
     ///
     /// # Errors
-    /// [`LockError::Busy`], [`LockError::Closed`].
+    /// [`LockError::Busy`], [`LockError::Closed`]; [`LockError::Deadlock`] inside a waker of this
+    /// very lock, and [`LockError::WouldBlock`] on a worker that must not wait for its turn.
     pub fn try_lock(&self, key: K) -> Result<Guard<K>, LockError> {
         self.lock_within(key, std::time::Duration::ZERO).wait()
     }

@@ -101,7 +101,7 @@ fn a_ledger_may_apply_and_must_not_wait() {
         assert_eq!(raffle.apply(1, Limits::NONE).wait().unwrap().place, 1);
         let (waited, at_once, limit) = told.lock().unwrap().take().unwrap();
         assert!(matches!(waited, Err(Refused::Withdrawn(Reason::Deadlock(_)))));
-        assert!(matches!(at_once, Err(Refused::TimedOut { .. })));
+        assert!(matches!(at_once, Err(Refused::Busy)));
         assert!(matches!(limit, Err(LimitError::NotAwaited(Reason::Deadlock(_)))), "{limit:?}");
         let second = held.lock().unwrap().pop().unwrap();
         assert_eq!(second.wait().unwrap().place, 2);

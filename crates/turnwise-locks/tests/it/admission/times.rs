@@ -245,12 +245,22 @@ fn a_wait_keeps_the_place() {
 }
 
 #[test]
+fn no_wait_is_refused_if_its_turn_does_not_come() {
+    let Setting { raffle, queue, clock, desk, .. } = setting(10);
+    let late = raffle.apply(1, Duration::ZERO);
+    clock.advance(MS);
+    assert!(matches!(late.wait(), Err(Refused::Busy)));
+    queue.run_until_idle();
+    assert!(desk.rows().is_empty());
+}
+
+#[test]
 fn no_wait_is_refused_behind_others() {
     let Setting { raffle, queue, .. } = setting(10);
     let first = raffle.apply(1, Duration::ZERO);
     let second = raffle.apply(2, Duration::ZERO);
     assert!(second.is_ready());
-    assert!(matches!(second.wait(), Err(Refused::TimedOut { waited: Duration::ZERO })));
+    assert!(matches!(second.wait(), Err(Refused::Busy)));
     queue.run_until_idle();
     assert!(first.wait().is_ok());
 }
