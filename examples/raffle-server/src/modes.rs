@@ -202,6 +202,7 @@ fn told(refused: Refused<LedgerError>) -> Outcome {
         Refused::Duplicate { place } => Outcome::Duplicate { place },
         Refused::Expected { wait } => Outcome::Busy { expected: wait },
         Refused::TimedOut { waited } => Outcome::TimedOut { waited },
+        Refused::Busy => Outcome::TimedOut { waited: Duration::ZERO },
         Refused::Gone(_) => Outcome::Stopping,
         Refused::Unknown(_) | Refused::NotAwaited(_) => {
             Outcome::Unknown { why: refused.to_string() }

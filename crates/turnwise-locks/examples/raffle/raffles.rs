@@ -119,7 +119,7 @@ impl Raffle for Admitting {
             Ok(admitted) => Told::In { place: admitted.place },
             Err(Refused::Closed { .. }) => Told::Closed,
             Err(Refused::Duplicate { .. }) => Told::Duplicate,
-            Err(Refused::TimedOut { .. }) => Told::TimedOut,
+            Err(Refused::TimedOut { .. } | Refused::Busy) => Told::TimedOut,
             Err(Refused::Expected { .. }) => Told::Expected,
             Err(_) => Told::Failed,
         };
