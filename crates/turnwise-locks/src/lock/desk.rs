@@ -315,11 +315,11 @@ impl<K: Send + Sync + 'static> Core<K> {
 
     fn lend(&mut self, common: &Common) {
         let Some(available) = &common.available else { return };
-        let Some(room) = self.machine.lend() else { return };
-        if self.away || room > 0 {
+        if let Some(room) = self.machine.lend().filter(|&room| self.away || room > 0) {
             self.away = false;
             self.machine.take_back(room - available.lend(room));
         }
+        available.show_rest(self.machine.spare());
     }
 
     /// A fast permit ends that the word did not take.
@@ -404,7 +404,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         self.settle(common);
     }
 
-    /// A part of a hold is one of its own, with this fence and tenure.
+    /// Makes a part of a hold a hold of its own, with this fence and tenure.
     pub(super) fn split(
         &mut self,
         hold: (u64, u64),
@@ -420,7 +420,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         }
     }
 
-    /// A hold goes up in another one; if that is lost, it ends.
+    /// Merges the hold `other` into another one; if that is lost, `other` ends.
     pub(super) fn merge(&mut self, hold: (u64, u64), other: (u64, u64), common: &Arc<Common>) {
         if !self.machine.merge(hold, other.0) {
             self.machine.leave(other.0, other.1, &mut Desk(common));

@@ -12,7 +12,8 @@
 //! - F3: while the permits are away, none is in the word: the end of a fast permit is a turn, behind
 //!   those that came before.
 //! - F4: the fence of a hold is drawn in the step that takes its permit, or by the machine while the
-//!   permits are away. So fences have the order in which holds begin, of either kind.
+//!   permits are away, or from the same word for a part that is split off. So fences have the order in
+//!   which holds begin, of either kind.
 //! - F5: a fast permit that gets a lease, or whose end is awaited, is a hold of the machine from then
 //!   on: by a turn that comes before the one that ends it.
 
@@ -36,7 +37,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64};
 /// ```
 pub(super) struct Available {
     word: AtomicU64,
-    /// Permits that the word had no room for, so that the machine has them. To look at.
+    /// Permits that the machine has, and that a request would get in its turn. To look at.
     rest: AtomicU64,
     /// Requests on their way to their turn (F2).
     asking: AtomicU32,
@@ -119,9 +120,9 @@ impl Available {
 
     /// How many permits a request would get at once. Stale on return.
     fn at_once(&self) -> u64 {
-        // Ordering: Relaxed. It is a number to look at.
+        // Ordering: Relaxed. They are numbers to look at.
         let word = self.word.load(Relaxed);
-        match word & AWAY == 0 {
+        match word & CLOSED == 0 {
             true => free(word).saturating_add(self.rest.load(Relaxed)),
             false => 0,
         }
@@ -149,10 +150,13 @@ impl Available {
         // Ordering: Release, with the Acquire of `take`: what was done under the permits that the
         // machine got back is seen by the next holder.
         let before = self.word.fetch_update(Release, Relaxed, change);
-        let given = before.map_or(0, given);
+        before.map_or(0, given)
+    }
+
+    /// Publishes how many permits the machine has that a request would get.
+    pub(super) fn show_rest(&self, permits: u64) {
         // Ordering: Relaxed. It is a number to look at.
-        self.rest.store(permits - given, Relaxed);
-        given
+        self.rest.store(permits, Relaxed);
     }
 
     /// The fence of a hold that begins now (F4).
@@ -162,7 +166,7 @@ impl Available {
         // another one that it has seen.
         match self.word.fetch_update(Relaxed, Relaxed, change) {
             Ok(before) => fence(before) + 1,
-            // Ordering: Relaxed, as above: only the machine's turns come here.
+            // Ordering: Relaxed, as above.
             Err(_) => self.late.fetch_add(1, Relaxed) + 1,
         }
     }
@@ -308,7 +312,7 @@ impl<K: Send + Sync + 'static> FastPermit<K> {
         self.lender.place()
     }
 
-    /// Its end is somebody else's from now on.
+    /// Another hold has its permits from now on: its drop does nothing.
     pub(super) fn disarm(&mut self) {
         self.held = false;
     }

@@ -272,7 +272,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         }
     }
 
-    /// Its end is somebody else's from now on.
+    /// Another hold has its weight from now on: its drop does nothing.
     fn disarm(&mut self) {
         match &mut self.0 {
             Body::Fat(fat) => drop(fat.place.take()),
@@ -281,7 +281,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         }
     }
 
-    /// A hold of its own of a part. None: it is lost, or has not more than that.
+    /// Makes a part of it a hold of its own. None: it is lost, or has not more than that.
     pub(super) fn split(&mut self, weight: u64) -> Option<Self> {
         let rest = self.weight().checked_sub(weight).filter(|&rest| rest > 0 && weight > 0)?;
         if let Body::Fast(permit) = &mut self.0 {
@@ -307,7 +307,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         Some(part)
     }
 
-    /// Takes another hold in.
+    /// Merges another hold into this one.
     ///
     /// # Errors
     /// One of them is lost, or they are of two locks.
@@ -335,7 +335,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         Ok(())
     }
 
-    /// Ends it for good: what it weighs is not given back.
+    /// Ends it, and its weight is not given back.
     pub(super) fn forget(mut self) {
         let known = match &self.0 {
             Body::Fast(permit) => permit.tenure().is_some(),
@@ -353,7 +353,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         (self.fence().number(), self.number())
     }
 
-    /// Its [name](Self::name), after the lock has got to know of it.
+    /// Its [name](Self::name), made known to the lock.
     fn known_name(&self) -> (u64, u64) {
         let _ = self.known();
         self.name()

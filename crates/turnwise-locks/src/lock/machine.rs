@@ -266,6 +266,14 @@ impl<W, T: Term + Clone> Machine<W, T> {
         Some(room)
     }
 
+    /// The room that a request would get at once.
+    pub(crate) fn spare(&self) -> u64 {
+        match self.queue.is_empty() {
+            true => self.capacity.saturating_sub(self.used),
+            false => 0,
+        }
+    }
+
     /// A fast permit is a hold from now on, with its fence for a number.
     pub(crate) fn adopt(&mut self, fence: u64, weight: u64, term: T) {
         if self.holds.get_mut(fence).is_none() {
@@ -539,7 +547,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         true
     }
 
-    /// A part of a hold is one of its own from now on, with this fence and name. False: the hold had
+    /// Makes a part of a hold a hold of its own, with this fence and name. False: the hold had
     /// expired, or was forced.
     pub(crate) fn split(
         &mut self,
@@ -554,8 +562,8 @@ impl<W, T: Term + Clone> Machine<W, T> {
         true
     }
 
-    /// A hold goes up in another one. False: it had expired, or was forced; if the other one was,
-    /// this one stays as it is.
+    /// Merges the hold `other` into another one. False: one of the two had expired, or was forced, and
+    /// nothing has changed.
     pub(crate) fn merge(&mut self, (fence, number): (u64, u64), other: u64) -> bool {
         let there = self.find(fence, number).is_some() && self.holds.get_mut(other).is_some();
         let Some(other) = there.then(|| self.take_out(other)).flatten() else { return false };
@@ -573,14 +581,19 @@ impl<W, T: Term + Clone> Machine<W, T> {
         let Some(hold) = self.take_out(fence) else { return };
         if !hold.term.is_over(|| host.now()) {
             hold.term.exit();
-            self.capacity -= hold.weight();
+            self.take_for_good(hold.weight());
         }
     }
 
     /// Room that is lent is gone for good.
     pub(crate) fn forget_lent(&mut self, weight: u64) {
         self.used -= weight;
-        self.capacity -= weight;
+        self.take_for_good(weight);
+    }
+
+    /// There may be less than that: it was reduced since.
+    fn take_for_good(&mut self, weight: u64) {
+        self.capacity = self.capacity.saturating_sub(weight);
     }
 
     /// Takes away what has outlived its lease, and lets in who may.

@@ -427,3 +427,37 @@ fn many_permits_come_and_go() {
     assert_eq!((permits.available(), available(&permits)), (MANY, MANY));
     assert_eq!(permits.try_acquire(MANY).unwrap().permits(), MANY);
 }
+
+/// More may be forgotten than is left of a semaphore that was reduced meanwhile: it has none then.
+#[test]
+fn permits_are_forgotten_that_were_taken_away() {
+    let lease = Limits::NONE.lease(Duration::from_secs(60));
+    for limits in [Limits::NONE, lease] {
+        let permits = Semaphore::new(3);
+        let all = permits.acquire_within(3, limits).wait().unwrap();
+        permits.reduce(2);
+        all.forget();
+        assert_eq!((permits.info().unwrap().permits, permits.available()), (0, 0));
+        permits.add(1);
+        assert_eq!((permits.available(), available(&permits)), (1, 1));
+    }
+}
+
+/// Permits that come by turns only are there as well; those of a closed semaphore are not.
+#[test]
+fn available_permits_are_those_that_a_request_would_get() {
+    let permits = Semaphore::new(2);
+    let one = permits.try_acquire(1).unwrap();
+    let early = Limits::wait(SECOND).refuse_early();
+    let other = permits.acquire_within(1, early).wait().unwrap();
+    assert_eq!(permits.available(), 0);
+    drop(other);
+    assert_eq!(permits.available(), 1);
+    let both = permits.acquire_within(2, early);
+    assert_eq!((permits.available(), available(&permits)), (0, 1));
+    drop(both);
+    drop(one);
+    assert_eq!(permits.available(), 2);
+    permits.close();
+    assert_eq!(permits.available(), 0);
+}
