@@ -229,7 +229,8 @@ impl<K: Send + Sync + 'static> Clone for Keys<K> {
     }
 }
 
-/// The methods that all locks by key have: `$capacity` is how much room each has.
+/// The methods that all locks by key have: `$capacity` is how much room each has. Without it, the
+/// type has its own `new` and `builder`.
 macro_rules! by_key {
     ($name:ident, $builder:ident, $capacity:expr) => {
         impl<K: std::hash::Hash + Eq + Send + Sync + 'static> $name<K> {
@@ -240,25 +241,28 @@ macro_rules! by_key {
 
             /// Locks with a clock, or timers, of their own.
             pub fn builder() -> $builder<K> {
-                $builder { timing: Default::default(), keys: std::marker::PhantomData }
-            }
-        }
-
-        impl<K: Send + Sync + 'static> $name<K> {
-            /// How many locks are used. Stale on return.
-            pub fn len(&self) -> usize {
-                self.keys.len()
-            }
-
-            /// True if no lock is used. Stale on return.
-            pub fn is_empty(&self) -> bool {
-                self.len() == 0
+                $builder::with($capacity)
             }
         }
 
         impl<K: std::hash::Hash + Eq + Send + Sync + 'static> Default for $name<K> {
             fn default() -> Self {
                 $name::new()
+            }
+        }
+
+        $crate::lock::keys::by_key!($name, $builder);
+    };
+    ($name:ident, $builder:ident) => {
+        impl<K: Send + Sync + 'static> $name<K> {
+            /// How many keys are used. Stale on return.
+            pub fn len(&self) -> usize {
+                self.keys.len()
+            }
+
+            /// True if no key is used. Stale on return.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
             }
         }
 
@@ -281,8 +285,16 @@ macro_rules! by_key {
         /// Describes locks before they are made: see `builder`.
         #[must_use = "nothing is made before `build`"]
         pub struct $builder<K> {
+            capacity: u64,
             timing: $crate::lock::keys::Timing,
             keys: std::marker::PhantomData<fn(K)>,
+        }
+
+        impl<K> $builder<K> {
+            fn with(capacity: u64) -> Self {
+                let (timing, keys) = (Default::default(), std::marker::PhantomData);
+                $builder { capacity, timing, keys }
+            }
         }
 
         impl<K: std::hash::Hash + Eq + Send + Sync + 'static> $builder<K> {
@@ -301,7 +313,7 @@ macro_rules! by_key {
 
             /// Makes the locks.
             pub fn build(self) -> $name<K> {
-                $name { keys: $crate::lock::keys::Keys::new($capacity, self.timing) }
+                $name { keys: $crate::lock::keys::Keys::new(self.capacity, self.timing) }
             }
         }
 

@@ -1,19 +1,13 @@
 //! Permits by key.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::Hash;
-use std::marker::PhantomData;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
-
-use turnwise::Clock;
-use turnwise::time::Timers;
 
 use super::acquire::Acquire;
 use super::error::LockError;
 use super::guard::guard;
-use super::keys::{Keys, LockInfo, Timing};
+use super::keys::{Keys, LockInfo, by_key};
 use crate::limits::Limits;
 
 guard! {
@@ -45,6 +39,8 @@ pub struct Semaphores<K: Send + Sync + 'static> {
     keys: Keys<K>,
 }
 
+by_key!(Semaphores, SemaphoresBuilder);
+
 impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     /// Semaphores with this many permits each. With none, every request is refused with
     /// [`LockError::TooMany`].
@@ -54,7 +50,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
 
     /// Semaphores with a clock, or timers, of their own.
     pub fn builder(permits: u64) -> SemaphoresBuilder<K> {
-        SemaphoresBuilder { permits, timing: Timing::default(), keys: PhantomData }
+        SemaphoresBuilder::with(permits)
     }
 
     /// Asks for one permit of a key, without a limit. Lock-free but for the short lock of a shard of
@@ -142,66 +138,5 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     /// Holders go on holding.
     pub fn close(&self) {
         self.keys.close();
-    }
-}
-
-impl<K: Send + Sync + 'static> Semaphores<K> {
-    /// How many keys are used. Stale on return.
-    pub fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// True if no key is used. Stale on return.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl<K: Send + Sync + 'static> Clone for Semaphores<K> {
-    fn clone(&self) -> Self {
-        Semaphores { keys: self.keys.clone() }
-    }
-}
-
-// No panic leaves a semaphore half changed.
-impl<K: Send + Sync + 'static> UnwindSafe for Semaphores<K> {}
-impl<K: Send + Sync + 'static> RefUnwindSafe for Semaphores<K> {}
-
-impl<K: Send + Sync + 'static> fmt::Debug for Semaphores<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphores").finish_non_exhaustive()
-    }
-}
-
-/// Describes semaphores before they are made: see [`Semaphores::builder`].
-#[must_use = "nothing is made before `build`"]
-pub struct SemaphoresBuilder<K> {
-    permits: u64,
-    timing: Timing,
-    keys: PhantomData<fn(K)>,
-}
-
-impl<K: Hash + Eq + Send + Sync + 'static> SemaphoresBuilder<K> {
-    /// As [`LocksBuilder::timers`](crate::LocksBuilder::timers).
-    pub fn timers(mut self, timers: Timers) -> Self {
-        self.timing.timers = Some(timers);
-        self
-    }
-
-    /// As [`LocksBuilder::clock`](crate::LocksBuilder::clock).
-    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.timing.clock(clock);
-        self
-    }
-
-    /// Makes the semaphores.
-    pub fn build(self) -> Semaphores<K> {
-        Semaphores { keys: Keys::new(self.permits, self.timing) }
-    }
-}
-
-impl<K> fmt::Debug for SemaphoresBuilder<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SemaphoresBuilder").field("permits", &self.permits).finish_non_exhaustive()
     }
 }
