@@ -30,7 +30,7 @@ pub(super) struct Common {
     /// Of a semaphore: what is taken without a turn, and its fences.
     pub(super) available: Option<Available>,
     /// Limits of waits are measured on the machine's clock.
-    is_usual: bool,
+    on_machine_clock: bool,
     /// Somebody looks: it is measured how long requests wait.
     watched: AtomicBool,
 }
@@ -48,7 +48,7 @@ impl Common {
 
     fn of(timers: Option<Timers>, numbers: u64, available: Option<Available>) -> Self {
         Common {
-            is_usual: timers.is_none(),
+            on_machine_clock: timers.is_none(),
             timers: timers.unwrap_or_else(|| Timers::global().clone()),
             numbers: AtomicU64::new(numbers),
             available,
@@ -68,7 +68,7 @@ impl Common {
 
     /// The answer to a request that waits.
     fn promise(&self) -> (Promise<Told>, Reply<Told>) {
-        match self.is_usual {
+        match self.on_machine_clock {
             true => promise(),
             false => promise_on(self.timers.clock().clone()),
         }
