@@ -26,8 +26,8 @@ impl Estimate {
         });
     }
 
-    /// How long one waits behind that many, and behind one that runs for so long already. Nothing, as
-    /// long as nothing is known.
+    /// How long one waits behind that many, and behind one that runs for so long already. Nothing,
+    /// as long as nothing is known.
     pub(crate) fn wait(&self, before: usize, running: Duration) -> Duration {
         let Some(mean) = self.mean else { return Duration::ZERO };
         let rest = mean.saturating_sub(running);

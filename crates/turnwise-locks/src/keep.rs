@@ -2,16 +2,18 @@
 //!
 //! The chain of kept entries of a shard is in the order of their ends, as each stays for the same
 //! time. One timer is armed for the first of them, and none while there is none: a key that is used
-//! again and again arms nothing. What the timer does is to post one message; so no user code runs on
-//! the thread of the timers. The message takes out of the chain what is due: pins it, and leaves a
-//! turn in its mailbox that drops the state and unpins. Who pins the key meanwhile keeps the state.
+//! again and again arms nothing. What the timer does is to post one message; so no user code runs
+//! on the thread of the timers. The message takes out of the chain what is due: pins it, and leaves
+//! a turn in its mailbox that drops the state and unpins. Who pins the key meanwhile keeps the
+//! state.
 //!
 //! - K1: `armed` is set under the lock of the shard by the one that finds it unset, and then arms a
 //!   timer; it is unset by the message that finds nothing kept.
-//! - K2: what waits for a key's end holds the registry weakly, and takes hold of it on a thread that
-//!   may drop it.
-//! - K3: a pin writes down that the key is used, but for the one that ends it: so the turn that ends
-//!   a key sees whether it was used, and over, since that turn was sent. Then the key is kept anew.
+//! - K2: what waits for a key's end holds the registry weakly, and takes hold of it on a thread
+//!   that may drop it.
+//! - K3: a pin writes down that the key is used, but for the one that ends it: so the turn that
+//!   ends a key sees whether it was used, and over, since that turn was sent. Then the key is kept
+//!   anew.
 
 use std::mem::needs_drop;
 use std::sync::{Arc, Weak};

@@ -26,9 +26,10 @@ pub use keyed::{
 };
 pub use limits::Limits;
 pub use lock::{
-    Acquire, AcquireAll, BelowZero, Fence, Fenced, FencedError, Guard, KeyPermit, Latch, LockError,
-    LockInfo, Locks, LocksBuilder, Lost, LostError, MultiGuard, NotZero, Opening, Owner, Permit,
-    ReadGuard, RwLocks, RwLocksBuilder, Semaphore, SemaphoreBuilder, SemaphoreInfo, Semaphores,
+    Acquire, AcquireAll, AcquireMutex, AcquireMutexes, BelowZero, Closed, Fence, Fenced,
+    FencedError, Guard, KeyPermit, Latch, LockError, LockInfo, Locks, LocksBuilder, Lost,
+    LostError, MultiGuard, MutexGuard, Mutexes, NotZero, Opening, Owner, Permit, ReadGuard,
+    RwGuard, RwLocks, RwLocksBuilder, Semaphore, SemaphoreBuilder, SemaphoreInfo, Semaphores,
     SemaphoresBuilder, WriteGuard,
 };
 pub use overrun::Overrun;

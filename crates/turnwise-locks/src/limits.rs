@@ -60,9 +60,9 @@ impl Limits {
     /// it, as long as uses of this key have lasted lately, take longer than the wait
     /// ([`NotStarted::Expected`](crate::NotStarted::Expected)). It takes no place then.
     ///
-    /// How long uses last is a decaying mean over those that have limits; a use without any reads no
-    /// clock, and counts as one of those that wait. Nothing is measured before the first call with
-    /// this flag, and none is refused before something was measured. What is known of a key
+    /// How long uses last is a decaying mean over those that have limits; a use without any reads
+    /// no clock, and counts as one of those that wait. Nothing is measured before the first call
+    /// with this flag, and none is refused before something was measured. What is known of a key
     /// outlives its idle times.
     ///
     /// # Examples

@@ -1,9 +1,10 @@
 //! The listener for closures that take longer than their lease.
 //!
-//! At the lease a timer posts a message into a mailbox of its own, which the process's pool runs: so
-//! no user code runs on the thread of the timers, and none waits for the workers of the registry,
-//! which may all be inside closures that take too long. The end of the closure cancels the timer;
-//! if that has not fired and the lease is over, the end tells. So each overrun is reported once.
+//! At the lease a timer posts a message into a mailbox of its own, which the process's pool runs:
+//! so no user code runs on the thread of the timers, and none waits for the workers of the
+//! registry, which may all be inside closures that take too long. The end of the closure cancels
+//! the timer; if that has not fired and the lease is over, the end tells. So each overrun is
+//! reported once.
 
 use std::fmt;
 use std::sync::Arc;

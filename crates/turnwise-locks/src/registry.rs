@@ -14,9 +14,9 @@
 //!   while the entry is in the chain of kept ones, or a hold that has no mailbox ([`thin`]).
 //! - P2: a key's mailbox takes a turn only while the turn's user holds a pin: so no mailbox of a
 //!   key has a turn after another one was made for that key.
-//! - P3: a state that needs dropping is dropped inside a turn of its mailbox, before the last unpin:
-//!   so at most one state of a key lives. A user that finds itself the last, outside of a turn,
-//!   passes his pin on to a turn that does no more than that.
+//! - P3: a state that needs dropping is dropped inside a turn of its mailbox, before the last
+//!   unpin: so at most one state of a key lives. A user that finds itself the last, outside of a
+//!   turn, passes his pin on to a turn that does no more than that.
 //! - P4: the only user code under a shard's lock is `Eq`. It may panic: nothing was changed. It
 //!   must not come back here; a call panics then, and an unpin is done by another thread.
 
@@ -253,10 +253,10 @@ thread_local! {
     static COMPARING: Cell<bool> = const { Cell::new(false) };
 }
 
-struct Comparing;
+pub(crate) struct Comparing;
 
 impl Comparing {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         COMPARING.set(true);
         Comparing
     }
@@ -551,8 +551,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         self.hasher.hash_one(key)
     }
 
-    /// Looks for a key in its shard, which is locked from then on. If the key's `Hash` or `Eq` panics,
-    /// it is dropped outside of the lock, before the panic goes on.
+    /// Looks for a key in its shard, which is locked from then on. If the key's `Hash` or `Eq`
+    /// panics, it is dropped outside of the lock, before the panic goes on.
     fn enter(&self, key: K) -> Result<Sought<'_, K, S>, NotStarted> {
         let look = |key: &mut K| {
             let hash = self.hash(key);

@@ -18,8 +18,8 @@ pub(crate) fn ignore(f: impl FnOnce()) {
     }
 }
 
-/// Calls `f` with what the caller has given away. If it panics, that is dropped before the panic goes
-/// on: nothing of the user's is dropped while a thread unwinds.
+/// Calls `f` with what the caller has given away. If it panics, that is dropped before the panic
+/// goes on: nothing of the user's is dropped while a thread unwinds.
 #[inline]
 pub(crate) fn owning<T, R>(mut value: T, f: impl FnOnce(&mut T) -> R) -> (T, R) {
     match catch(|| f(&mut value)) {

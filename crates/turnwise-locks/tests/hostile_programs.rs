@@ -19,8 +19,8 @@
 //!
 //! A program that waits for ever would be stuck in the library, and not by its own fault: every
 //! wait for a place has a limit, but where nothing is held; and what runs inside a lock's own turn
-//! (wakers, and drops of keys) waits for nobody. Something is stuck when nothing at all has happened
-//! for a minute (`PATIENCE`, in seconds).
+//! (wakers, and drops of keys) waits for nobody. Something is stuck when nothing at all has
+//! happened for a minute (`PATIENCE`, in seconds).
 //!
 //! A program of its own: it sets the hook of panics.
 

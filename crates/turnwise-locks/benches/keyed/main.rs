@@ -1,7 +1,8 @@
 //! What does a run by key cost, against the locks by key that others write?
 //!
 //! Short trials in which all contestants take turns in one process, so that a change of the
-//! machine's pace meets all of them; per round the ratio to each rival, over the rounds the medians.
+//! machine's pace meets all of them; per round the ratio to each rival, over the rounds the
+//! medians.
 //!
 //! ```text
 //! cargo bench -p turnwise-locks --bench keyed [-- [--rounds N] [--only WORK] [--markdown] [--quick]]

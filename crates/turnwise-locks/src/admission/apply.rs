@@ -1,9 +1,9 @@
 //! An application: its place in the queue is taken.
 //!
 //! Its turn and the one that gives it up meet at its promise: the first to claim or to cancel it
-//! decides. If the turn was first, the applicant is decided, and waits for the answer, past its limit too;
-//! if the leaver was, the turn passes it over. So "timed out" and "in" exclude each other, and the
-//! answer is a promise that is kept once.
+//! decides. If the turn was first, the applicant is decided, and waits for the answer, past its
+//! limit too; if the leaver was, the turn passes it over. So "timed out" and "in" exclude each
+//! other, and the answer is a promise that is kept once.
 //!
 //! One whose turn comes in the call itself has no promise: its answer is there on return.
 //!
@@ -72,9 +72,9 @@ impl<T> Drop for Awaited<T> {
 /// An application for a place ([`Admission::apply`](crate::Admission::apply)): a `Future` on any
 /// runtime, or something to [wait](Self::wait) for.
 ///
-/// Its place in the queue was taken by the call that made it, and is kept whether anybody polls this
-/// or not. Dropping it withdraws the application, unless its turn has come: then the entry stands,
-/// if there is one. A future is woken at its limit.
+/// Its place in the queue was taken by the call that made it, and is kept whether anybody polls
+/// this or not. Dropping it withdraws the application, unless its turn has come: then the entry
+/// stands, if there is one. A future is woken at its limit.
 ///
 /// It keeps the admission, and so its ledger, until it is over.
 #[must_use = "dropping it withdraws the application, unless its turn has come"]

@@ -28,8 +28,8 @@
 //!
 //! - D1: no answer tells of a row that is not committed, nor of a consequence of one.
 //! - D2: `count` and `closed` speak of committed rows alone. `closed` is never lowered.
-//! - D3: an applicant is answered exactly once. Each round of deciding anew answers one at least, so
-//!   it ends.
+//! - D3: an applicant is answered exactly once. Each round of deciding anew answers one at least,
+//!   so it ends.
 //! - D4: while `doubt` stands, nothing is begun. It is lowered by a `load` alone.
 //! - D5: no panic of the ledger's, nor of an applicant's, leaves a turn.
 

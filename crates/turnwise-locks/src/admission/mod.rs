@@ -161,15 +161,15 @@ where
     /// The wait is measured from this call to the start of its turn, on the admission's clock. One
     /// whose turn has begun in time is decided and committed, however long that takes. With a wait
     /// of zero it is [`Refused::Busy`]: at once if others are before it, and in a millisecond if an
-    /// executor does not come to it. With [`Limits::refuse_early`], it is refused at once if its turn
-    /// is not to be expected in time.
+    /// executor does not come to it. With [`Limits::refuse_early`], it is refused at once if its
+    /// turn is not to be expected in time.
     /// A lease is refused ([`Refused::HasLease`]): an entry is durable, and cannot be cut.
     ///
     /// Once it is closed, that is said at once, without a place in the queue, to those who are not
     /// in. Those who are hear of their place, however often they ask.
     ///
-    /// Lock-free up to the queue, apart from the global allocator; with an early refusal, a mutex is
-    /// held for some instructions. The ledger's calls may block.
+    /// Lock-free up to the queue, apart from the global allocator; with an early refusal, a mutex
+    /// is held for some instructions. The ledger's calls may block.
     ///
     /// # Examples
     /// ```
@@ -364,9 +364,10 @@ where
         AdmissionBuilder { group: applicants, ..self }
     }
 
-    /// A pass that takes entries for so long is committed, however few they are; 10 ms without this.
-    /// So where entries are slow, those that are in do not wait for a whole group. The entry that is
-    /// under way then is still one of the pass. [`Duration::MAX`]: the group alone ends a pass.
+    /// A pass that takes entries for so long is committed, however few they are; 10 ms without
+    /// this. So where entries are slow, those that are in do not wait for a whole group. The entry
+    /// that is under way then is still one of the pass. [`Duration::MAX`]: the group alone ends a
+    /// pass.
     ///
     /// # Examples
     /// ```

@@ -1,7 +1,7 @@
 //! Who is in, and in which place.
 //!
-//! An applicant is hashed once, before anything of its turn has happened, and its hash is kept: so a
-//! table that grows calls no code of the user's.
+//! An applicant is hashed once, before anything of its turn has happened, and its hash is kept: so
+//! a table that grows calls no code of the user's.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 

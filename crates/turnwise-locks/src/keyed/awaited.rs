@@ -1,7 +1,7 @@
 //! Runs that may wait: async closures, cut at their lease.
 //!
-//! The turn of such a run is a future that polls the closure's. The thread that runs the turn decides
-//! there whether the closure is done or cut: no other touches its future.
+//! The turn of such a run is a future that polls the closure's. The thread that runs the turn
+//! decides there whether the closure is done or cut: no other touches its future.
 //!
 //! | the turn              | the closure's future             | its outcome           | the state |
 //! |-----------------------|----------------------------------|-----------------------|-----------|
@@ -11,12 +11,12 @@
 //! | is polled, lease over | is dropped                       | `Cut(Lease)`          | goes      |
 //! | is dropped at an await | is dropped                      | `Cut` by the mailbox  | goes      |
 //!
-//! - A1: the closure's future is gone before the turn looks after the state and unpins, and the turn
-//!   does both before it is over. So the next run of the key starts after the destructors, and a key
-//!   outlives what its runs captured.
-//! - A2: the lease is looked at before each poll but the first, and its timer keeps the turn's waker
-//!   while the turn waits. So what waits is cut as soon as the turn is run again, and a closure that
-//!   never waits arms no timer.
+//! - A1: the closure's future is gone before the turn looks after the state and unpins, and the
+//!   turn does both before it is over. So the next run of the key starts after the destructors, and
+//!   a key outlives what its runs captured.
+//! - A2: the lease is looked at before each poll but the first, and its timer keeps the turn's
+//!   waker while the turn waits. So what waits is cut as soon as the turn is run again, and a
+//!   closure that never waits arms no timer.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

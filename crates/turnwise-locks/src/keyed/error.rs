@@ -68,8 +68,8 @@ pub enum NotStarted {
     Busy,
     /// The registry was shut down.
     Closed,
-    /// Waiting could never end: what holds the key waits for the turn that this thread is inside of,
-    /// directly or through others.
+    /// Waiting could never end: what holds the key waits for the turn that this thread is inside
+    /// of, directly or through others.
     Deadlock(Cycle),
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
     WouldBlock,

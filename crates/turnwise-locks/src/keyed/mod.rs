@@ -141,14 +141,14 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// Runs a closure now or not at all: if nothing of its key runs or waits. It overtakes none.
     /// It may borrow the caller's locals.
     ///
-    /// Of many such calls at the same time, exactly one runs. This never waits: a key that was idle,
-    /// and is entered by another call between the look and the start, is busy. With an executor,
-    /// each key is: another thread would have to come to the closure. A [`start`](Self::start) with a
-    /// wait of zero gives it a millisecond to begin.
+    /// Of many such calls at the same time, exactly one runs. This never waits: a key that was
+    /// idle, and is entered by another call between the look and the start, is busy. With an
+    /// executor, each key is: another thread would have to come to the closure. A
+    /// [`start`](Self::start) with a wait of zero gives it a millisecond to begin.
     ///
     /// # Errors
-    /// The closure comes back: with [`NotStarted::Busy`], inside a closure of the very key, too; else
-    /// as for [`run`](Self::run).
+    /// The closure comes back: with [`NotStarted::Busy`], inside a closure of the very key, too;
+    /// else as for [`run`](Self::run).
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -311,10 +311,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         self.start(key, limits, f).wait()
     }
 
-    /// Runs an async closure when its turn among those of its key has come: as [`start`](Self::start),
-    /// with a closure that may wait. It has its key to itself until its future is done, nothing else
-    /// of the key runs meanwhile, and no thread is blocked: other keys go on. Lock-free, apart from a
-    /// short lock.
+    /// Runs an async closure when its turn among those of its key has come: as
+    /// [`start`](Self::start), with a closure that may wait. It has its key to itself until its
+    /// future is done, nothing else of the key runs meanwhile, and no thread is blocked: other keys
+    /// go on. Lock-free, apart from a short lock.
     ///
     /// It runs here and now, up to its first await that is pending, where `start` would run its
     /// closure. It goes on, whether anybody polls the [`Run`] or not, in the registry's
@@ -326,15 +326,15 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     ///
     /// Its limits are those of `start`. **The lease cuts it**: at the await that it is at, when its
     /// lease is over, or comes to later, its future is dropped, and its outcome is
-    /// [`RunError::Cut`]. The next run of the key starts after its destructors. The state is dropped
-    /// with it, as after a panic: it may be half changed. One that is done later than its lease, in
-    /// a poll that lasted beyond it, has [overrun](RunError::Overran) it. A lease needs
-    /// [timers](KeyedBuilder::timers), from the first await that is pending on. Without a lease, one
-    /// that cannot be woken any more, as all its wakers were dropped, is cut, too.
+    /// [`RunError::Cut`]. The next run of the key starts after its destructors. The state is
+    /// dropped with it, as after a panic: it may be half changed. One that is done later than its
+    /// lease, in a poll that lasted beyond it, has [overrun](RunError::Overran) it. A lease needs
+    /// [timers](KeyedBuilder::timers), from the first await that is pending on. Without a lease,
+    /// one that cannot be woken any more, as all its wakers were dropped, is cut, too.
     ///
-    /// Dropping the `Run` leaves it as it is; [`Run::cancel`] takes it back, if it has not begun, and
-    /// [`Run::abort`] cuts it, if it has. With a wait of zero, it takes a place if nothing of its key
-    /// runs or waits in this call. A run that waits for its own key is refused with
+    /// Dropping the `Run` leaves it as it is; [`Run::cancel`] takes it back, if it has not begun,
+    /// and [`Run::abort`] cuts it, if it has. With a wait of zero, it takes a place if nothing of
+    /// its key runs or waits in this call. A run that waits for its own key is refused with
     /// [`NotStarted::Deadlock`], at the poll.
     ///
     /// # Examples
@@ -699,8 +699,8 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         run_on(&self.actor, &*self.pin, f)
     }
 
-    /// As [`Keyed::try_run`]. After a run in another thread, its result may be there a moment before
-    /// that thread lets go of a key that is pinned: until then the key is busy.
+    /// As [`Keyed::try_run`]. After a run in another thread, its result may be there a moment
+    /// before that thread lets go of a key that is pinned: until then the key is busy.
     ///
     /// # Errors
     /// As [`Keyed::try_run`].
@@ -919,9 +919,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// Their clock is the registry's, too, whatever [`clock`](Self::clock) says.
     ///
     /// Without this, they are those [of the clock](Timers::of), or [the process's](Timers::global).
-    /// Their thread starts with the first of: a [`Run`] with a limit that is awaited and is not over
-    /// at once, an async closure with a lease that waits, a closure with a lease while somebody is
-    /// [told](Self::on_overrun) of overruns, an idle key that is [kept alive](Self::keep_alive).
+    /// Their thread starts with the first of: a [`Run`] with a limit that is awaited and is not
+    /// over at once, an async closure with a lease that waits, a closure with a lease while
+    /// somebody is [told](Self::on_overrun) of overruns, an idle key that is [kept
+    /// alive](Self::keep_alive).
     ///
     /// # Examples
     /// ```
@@ -968,8 +969,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         KeyedBuilder { more: More { keep_alive: Some(time), ..self.more }, ..self }
     }
 
-    /// Sets a listener for closures that take longer than their lease: called once, when it is over,
-    /// while the closure still runs and has its key to itself. A closure of
+    /// Sets a listener for closures that take longer than their lease: called once, when it is
+    /// over, while the closure still runs and has its key to itself. A closure of
     /// [several keys](Keyed::run_all) counts for each of them. An async closure that is
     /// [cut](RunError::Cut) at its lease counts, too.
     ///

@@ -50,8 +50,8 @@ pub(super) struct Open<R> {
     abort: Option<AbortHandle>,
 }
 
-/// The circle that a wait would close, if this thread is inside a turn of this actor. A wait that is
-/// over at once says so.
+/// The circle that a wait would close, if this thread is inside a turn of this actor. A wait that
+/// is over at once says so.
 pub(super) fn own_circle<K, S>(actor: &Actor<Slot<K, S>>) -> Option<Cycle>
 where
     K: Send + Sync + 'static,
@@ -141,8 +141,8 @@ impl<R> Open<R> {
         reply.cancel().map_err(open)
     }
 
-    /// Gives it up if its limit is over: how long it has waited then. One that has begun has no limit
-    /// any more.
+    /// Gives it up if its limit is over: how long it has waited then. One that has begun has no
+    /// limit any more.
     fn give_up(self) -> Result<Duration, Self> {
         let late = |this: &mut Self| this.wait.and_then(|wait| wait.over(this.now()));
         let (this, waited) = owning(self, late);
@@ -276,10 +276,10 @@ impl<R> Run<R> {
         Err(Run { inner })
     }
 
-    /// As [`cancel`](Self::cancel); and an async closure that has begun is dropped at the await that
-    /// it is at, or comes to, unless it is done before: then the outcome says so
-    /// ([`Cut::Aborted`](crate::Cut::Aborted)). The next run of the key starts after its destructors.
-    /// A closure that is not async runs to its end. Does not wait.
+    /// As [`cancel`](Self::cancel); and an async closure that has begun is dropped at the await
+    /// that it is at, or comes to, unless it is done before: then the outcome says so
+    /// ([`Cut::Aborted`](crate::Cut::Aborted)). The next run of the key starts after its
+    /// destructors. A closure that is not async runs to its end. Does not wait.
     ///
     /// # Errors
     /// The run comes back if it has begun, or is over.

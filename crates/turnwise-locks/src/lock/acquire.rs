@@ -5,7 +5,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use turnwise::time::Sleep;
@@ -20,17 +20,55 @@ use crate::limits::{Limits, Terms};
 use crate::registry::Slot;
 
 mod sealed {
+    use crate::lock::error::{Closed, LockError};
+
     /// A guard that an [`Acquire`](super::Acquire) comes to.
     pub trait Guarding<K: Send + Sync + 'static>: Sized {
         #[doc(hidden)]
         fn of(held: super::Held<K>) -> Self;
+        #[doc(hidden)]
+        fn held(&self) -> &super::Held<K>;
+        #[doc(hidden)]
+        fn into_held(self) -> super::Held<K>;
+        /// Of a hold with this weight.
+        #[doc(hidden)]
+        fn weighing(held: super::Held<K>, _weight: u64) -> Self {
+            Self::of(held)
+        }
+    }
+
+    /// The error of a request that is awaited.
+    pub trait Failure: From<Closed> {
+        #[doc(hidden)]
+        fn of(error: LockError) -> Self;
+    }
+
+    impl Failure for LockError {
+        fn of(error: LockError) -> Self {
+            error
+        }
+    }
+
+    impl Failure for Closed {
+        fn of(error: LockError) -> Self {
+            match error {
+                LockError::Closed => Closed,
+                LockError::Taken => panic!("`Acquire` polled after completion"),
+                LockError::Deadlock => panic!("a lock was polled inside one of its own wakers"),
+                error => unreachable!("without limits: {error}"),
+            }
+        }
     }
 }
 
-pub(super) use sealed::Guarding;
+pub(super) use sealed::{Failure, Guarding};
 
 /// A lock by a key `K` that is asked for and comes as a guard `G`: a `Future` on any runtime, or
 /// something to [wait](Self::wait) for.
+///
+/// `E` is the error of the future: [`Closed`](crate::Closed) of a request without limits, which
+/// panics if it is polled after completion, or inside a waker that its own lock calls; else
+/// [`LockError`], which says so.
 ///
 /// The place in the queue was taken by the call that made it, and is kept whether anybody polls
 /// this or not. Dropping it leaves the queue; if the lock has come meanwhile, it is given back. A
@@ -41,14 +79,14 @@ pub(super) use sealed::Guarding;
 #[must_use = "dropping it gives the place up"]
 // The key is no projection of the guard: in a task, the compiler could not prove such a future
 // `Send` if the key is a `&'static str`.
-pub struct Acquire<K: Send + Sync + 'static, G> {
+pub struct Acquire<K: Send + Sync + 'static, G, E = LockError> {
     /// Until it is over.
     place: Option<Place<K>>,
     stage: Stage<K>,
     number: u64,
     terms: Terms,
     sleep: Option<Sleep>,
-    guard: PhantomData<fn() -> G>,
+    guard: PhantomData<fn() -> Result<G, E>>,
 }
 
 enum Stage<K: Send + Sync + 'static> {
@@ -80,7 +118,7 @@ pub(super) struct Wanted {
     pub(super) limits: Limits,
 }
 
-impl<K: Send + Sync + 'static, G> Acquire<K, G> {
+impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     pub(super) fn refused(error: LockError) -> Self {
         Self::over(Stage::Over(Err(error)))
     }
@@ -171,7 +209,7 @@ impl<K: Send + Sync + 'static, G> Acquire<K, G> {
     }
 }
 
-impl<K: Send + Sync + 'static, G: Guarding<K>> Acquire<K, G> {
+impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
     /// Waits for the lock, until the deadline that was made by the call. May block.
     ///
     /// # Errors
@@ -254,6 +292,17 @@ impl<K: Send + Sync + 'static, G: Guarding<K>> Acquire<K, G> {
         }
     }
 
+    /// Takes the outcome of a request that is over.
+    fn take(&mut self) -> Result<G, LockError> {
+        match std::mem::replace(&mut self.stage, Stage::Taken) {
+            Stage::Over(told) => self.finish(told),
+            Stage::Thin(thin) => Ok(G::of(Held::thin(thin))),
+            Stage::Fast(permit) => Ok(G::of(Held::fast(permit))),
+            Stage::Taken => Err(LockError::Taken),
+            Stage::Asked(_) | Stage::Waits(_) => unreachable!("it is over"),
+        }
+    }
+
     fn finish(&mut self, told: Told) -> Result<G, LockError> {
         let place = self.place.take();
         let grant = told?;
@@ -300,40 +349,34 @@ fn step<K: Send + Sync + 'static>(
     }
 }
 
-impl<K: Send + Sync + 'static, G: Guarding<K>> Future for Acquire<K, G> {
-    type Output = Result<G, LockError>;
+impl<K: Send + Sync + 'static, G: Guarding<K>, E: Failure> Future for Acquire<K, G, E> {
+    type Output = Result<G, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         loop {
-            this.stage = match std::mem::replace(&mut this.stage, Stage::Taken) {
-                Stage::Taken => return Poll::Ready(Err(LockError::Taken)),
-                Stage::Over(told) => return Poll::Ready(this.finish(told)),
-                Stage::Thin(thin) => return Poll::Ready(Ok(G::of(Held::thin(thin)))),
-                Stage::Fast(permit) => return Poll::Ready(Ok(G::of(Held::fast(permit)))),
-                Stage::Asked(mut reply) => match Pin::new(&mut reply).poll(cx) {
-                    Poll::Pending => {
-                        this.stage = Stage::Asked(reply);
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(Ok(step)) => Stage::after(step),
-                    Poll::Ready(Err(error)) => this.give_in(error),
+            // In place: a waker, or a clock, that panics leaves the request as it is.
+            this.stage = match &mut this.stage {
+                Stage::Asked(reply) => match ready!(Pin::new(reply).poll(cx)) {
+                    Ok(step) => Stage::after(step),
+                    Err(error) => this.give_in(error),
                 },
-                Stage::Waits(mut reply) => match Pin::new(&mut reply).poll(cx) {
-                    Poll::Pending if this.is_late(cx) => this.time_out(reply),
-                    Poll::Pending => {
-                        this.stage = Stage::Waits(reply);
-                        return Poll::Pending;
-                    }
+                Stage::Waits(reply) => match Pin::new(reply).poll(cx) {
                     Poll::Ready(Ok(told)) => Stage::Over(told),
                     Poll::Ready(Err(error)) => this.give_in(error),
+                    Poll::Pending if !this.is_late(cx) => return Poll::Pending,
+                    Poll::Pending => match std::mem::replace(&mut this.stage, Stage::Taken) {
+                        Stage::Waits(reply) => this.time_out(reply),
+                        _ => unreachable!("it waits"),
+                    },
                 },
+                _ => return Poll::Ready(this.take().map_err(E::of)),
             };
         }
     }
 }
 
-impl<K: Send + Sync + 'static, G> Acquire<K, G> {
+impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     /// True if its time is over. If not, the task is woken when it is.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let (Some(wait), Some(place)) = (self.terms.wait, &self.place) else { return false };
@@ -384,16 +427,16 @@ impl<K: Send + Sync + 'static, G> Acquire<K, G> {
     }
 }
 
-impl<K: Send + Sync + 'static, G> Drop for Acquire<K, G> {
+impl<K: Send + Sync + 'static, G, E> Drop for Acquire<K, G, E> {
     fn drop(&mut self) {
         self.abandon();
     }
 }
 
 // What is granted is not pinned: it is handed out by value.
-impl<K: Send + Sync + 'static, G> Unpin for Acquire<K, G> {}
+impl<K: Send + Sync + 'static, G, E> Unpin for Acquire<K, G, E> {}
 
-impl<K: Send + Sync + 'static, G> fmt::Debug for Acquire<K, G> {
+impl<K: Send + Sync + 'static, G, E> fmt::Debug for Acquire<K, G, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire").field("ready", &self.is_ready()).finish_non_exhaustive()
     }

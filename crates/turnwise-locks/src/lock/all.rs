@@ -1,46 +1,93 @@
 //! Several locks at once.
 
+use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Guard;
-use super::acquire::Acquire;
+use super::acquire::{Acquire, Guarding};
 use super::error::{LockError, LostError};
-use super::keys::Keys;
+use super::guard::Held;
+use super::keys::{Keys, Owner};
 use crate::limits::Limits;
 use crate::registry::sorted;
 use crate::user_code::owning;
 
-/// Several locks that are asked for ([`Locks::lock_all`](crate::Locks::lock_all)): a `Future`, or
-/// something to wait for. Dropping it gives up what is asked for, and gives back what is held.
+/// Several locks that are asked for ([`Locks::lock_all`](crate::Locks::lock_all),
+/// [`RwLocks::lock_all`](crate::RwLocks::lock_all)): a `Future`, or something to wait for. Dropping
+/// it gives up what is asked for, and gives back what is held.
 #[must_use = "dropping it gives the places up"]
-pub struct AcquireAll<K: Hash + Eq + Send + Sync + 'static> {
+pub struct AcquireAll<K: Hash + Eq + Send + Sync + 'static, G = Guard<K>> {
     keys: Keys<K>,
-    rest: std::vec::IntoIter<K>,
-    held: Vec<Guard<K>>,
-    next: Option<Acquire<K, Guard<K>>>,
+    owner: Option<Owner>,
+    rest: std::vec::IntoIter<Wanted<K>>,
+    held: Vec<G>,
+    next: Option<Next<K>>,
     limits: Limits,
     until: Option<Duration>,
     lease: Option<Duration>,
     taken: bool,
 }
 
-/// Several locks that are held, in the order of their keys. Dropping it gives them back.
-#[must_use = "dropping it gives them back"]
-pub struct MultiGuard<K: Send + Sync + 'static> {
-    guards: Vec<Guard<K>>,
+/// A key, and how much of it is asked for.
+struct Wanted<K> {
+    key: K,
+    weight: u64,
 }
 
-impl<K: Hash + Eq + Ord + Send + Sync + 'static> AcquireAll<K> {
-    pub(super) fn new(keys: &Keys<K>, wanted: impl IntoIterator<Item = K>, limits: Limits) -> Self {
+/// Of one key the largest weight comes first; the others are equal to it.
+impl<K: Ord> Ord for Wanted<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key).then_with(|| Reverse(self.weight).cmp(&Reverse(other.weight)))
+    }
+}
+
+impl<K: Ord> PartialOrd for Wanted<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: PartialEq> PartialEq for Wanted<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl<K: Eq> Eq for Wanted<K> {}
+
+/// The lock that is asked for now.
+struct Next<K: Send + Sync + 'static> {
+    weight: u64,
+    acquire: Acquire<K, Held<K>>,
+}
+
+/// Several locks that are held, in the order of their keys. Dropping it gives them back.
+#[must_use = "dropping it gives them back"]
+pub struct MultiGuard<K: Send + Sync + 'static, G = Guard<K>> {
+    guards: Vec<G>,
+    keys: PhantomData<fn(K)>,
+}
+
+impl<K: Hash + Eq + Ord + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
+    /// Asks for these keys, each with a weight.
+    pub(super) fn new(
+        keys: &Keys<K>,
+        owner: Option<&Owner>,
+        wanted: impl IntoIterator<Item = (K, u64)>,
+        limits: Limits,
+    ) -> Self {
+        let wanted = wanted.into_iter().map(|(key, weight)| Wanted { key, weight });
         let (wanted, ()) = sorted(wanted, |_| ());
         let held = Vec::with_capacity(wanted.len());
         let all = AcquireAll {
             keys: keys.clone(),
+            owner: owner.cloned(),
             rest: wanted.into_iter(),
             held,
             next: None,
@@ -53,10 +100,10 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static> AcquireAll<K> {
     }
 }
 
-impl<K: Hash + Eq + Send + Sync + 'static> AcquireAll<K> {
+impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
     /// Asks for the next lock, if there is one.
     fn go_on(&mut self) {
-        let Some(key) = self.rest.next() else { return };
+        let Some(Wanted { key, weight }) = self.rest.next() else { return };
         let left = match self.until {
             // What was called with a wait has its first attempt in any case.
             Some(until) if !self.held.is_empty() => {
@@ -66,28 +113,29 @@ impl<K: Hash + Eq + Send + Sync + 'static> AcquireAll<K> {
         };
         // A lease begins when all are held; one of no time is an error at once.
         let limits = if self.limits.has_lease_of_zero() { self.limits } else { left.unleased() };
-        self.next = Some(self.keys.acquire(key, None, 1, limits));
+        let acquire = self.keys.acquire(key, self.owner.as_ref(), weight, limits);
+        self.next = Some(Next { weight, acquire });
     }
 
     /// Waits for all of them, until the deadline that was made by the call. May block.
     ///
     /// # Errors
     /// See [`LockError`]: none is held.
-    pub fn wait(self) -> Result<MultiGuard<K>, LockError> {
+    pub fn wait(self) -> Result<MultiGuard<K, G>, LockError> {
         owning(self, Self::wait_for_all).1
     }
 
-    fn wait_for_all(&mut self) -> Result<MultiGuard<K>, LockError> {
-        while let Some(next) = self.next.take() {
-            let guard = next.wait();
-            self.take(guard)?;
+    fn wait_for_all(&mut self) -> Result<MultiGuard<K, G>, LockError> {
+        while let Some(Next { weight, acquire }) = self.next.take() {
+            let held = acquire.wait();
+            self.take(held, weight)?;
         }
         self.finish()
     }
 
-    fn take(&mut self, guard: Result<Guard<K>, LockError>) -> Result<(), LockError> {
-        match guard {
-            Ok(guard) => self.held.push(guard),
+    fn take(&mut self, held: Result<Held<K>, LockError>, weight: u64) -> Result<(), LockError> {
+        match held {
+            Ok(held) => self.held.push(G::weighing(held, weight)),
             Err(error) => {
                 self.taken = true;
                 self.held.clear();
@@ -98,11 +146,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> AcquireAll<K> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<MultiGuard<K>, LockError> {
+    fn finish(&mut self) -> Result<MultiGuard<K, G>, LockError> {
         if std::mem::replace(&mut self.taken, true) {
             return Err(LockError::Taken);
         }
-        let guards = MultiGuard { guards: std::mem::take(&mut self.held) };
+        let guards = MultiGuard { guards: std::mem::take(&mut self.held), keys: PhantomData };
         if let Some(lease) = self.lease {
             // Forced meanwhile: then its guard says so.
             let _ = MultiGuard::renew(&guards, lease);
@@ -111,15 +159,16 @@ impl<K: Hash + Eq + Send + Sync + 'static> AcquireAll<K> {
     }
 }
 
-impl<K: Hash + Eq + Send + Sync + 'static> Future for AcquireAll<K> {
-    type Output = Result<MultiGuard<K>, LockError>;
+impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> Future for AcquireAll<K, G> {
+    type Output = Result<MultiGuard<K, G>, LockError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        while let Some(next) = &mut this.next {
-            let guard = ready!(Pin::new(next).poll(cx));
+        while let Some(Next { weight, acquire }) = &mut this.next {
+            let weight = *weight;
+            let held = ready!(Pin::new(acquire).poll(cx));
             this.next = None;
-            if let Err(error) = this.take(guard) {
+            if let Err(error) = this.take(held, weight) {
                 return Poll::Ready(Err(error));
             }
         }
@@ -128,22 +177,22 @@ impl<K: Hash + Eq + Send + Sync + 'static> Future for AcquireAll<K> {
 }
 
 // The guards are not pinned: they are handed out by value.
-impl<K: Hash + Eq + Send + Sync + 'static> Unpin for AcquireAll<K> {}
+impl<K: Hash + Eq + Send + Sync + 'static, G> Unpin for AcquireAll<K, G> {}
 
-impl<K: Send + Sync + 'static> MultiGuard<K> {
+impl<K: Send + Sync + 'static, G: Guarding<K>> MultiGuard<K, G> {
     /// The guards, in the order of their keys.
-    pub fn guards(&self) -> &[Guard<K>] {
+    pub fn guards(&self) -> &[G] {
         &self.guards
     }
 
     /// The guards, each for itself.
-    pub fn into_guards(self) -> Vec<Guard<K>> {
+    pub fn into_guards(self) -> Vec<G> {
         self.guards
     }
 
     /// True if one of them was taken away.
     pub fn is_lost(&self) -> bool {
-        self.guards.iter().any(Guard::is_lost)
+        self.guards.iter().any(|guard| guard.held().is_lost())
     }
 
     /// Their leases begin anew, with this length.
@@ -151,7 +200,7 @@ impl<K: Send + Sync + 'static> MultiGuard<K> {
     /// # Errors
     /// The first that was lost before; the others are renewed.
     pub fn renew(&self, lease: Duration) -> Result<(), LostError> {
-        self.guards.iter().map(|guard| guard.renew(lease)).fold(Ok(()), Result::and)
+        self.guards.iter().map(|guard| guard.held().renew(lease)).fold(Ok(()), Result::and)
     }
 
     /// Gives them back, as dropping does, and says whether all were held until now.
@@ -159,17 +208,18 @@ impl<K: Send + Sync + 'static> MultiGuard<K> {
     /// # Errors
     /// The first that was lost before; the others are given back.
     pub fn release(self) -> Result<(), LostError> {
-        self.guards.into_iter().map(Guard::release).fold(Ok(()), Result::and)
+        let released = self.guards.into_iter().map(|guard| guard.into_held().release());
+        released.fold(Ok(()), Result::and)
     }
 }
 
-impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for AcquireAll<K> {
+impl<K: Hash + Eq + Send + Sync + 'static, G> fmt::Debug for AcquireAll<K, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcquireAll").field("held", &self.held.len()).finish_non_exhaustive()
     }
 }
 
-impl<K: Send + Sync + 'static> fmt::Debug for MultiGuard<K> {
+impl<K: Send + Sync + 'static, G: fmt::Debug> fmt::Debug for MultiGuard<K, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MultiGuard").field("guards", &self.guards).finish()
     }

@@ -84,6 +84,30 @@ impl fmt::Display for LockError {
 
 impl Error for LockError {}
 
+/// No more requests are taken: the only error of a request without limits that is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+impl From<Closed> for LockError {
+    fn from(_: Closed) -> Self {
+        LockError::Closed
+    }
+}
+
+impl PartialEq<LockError> for Closed {
+    fn eq(&self, other: &LockError) -> bool {
+        *other == LockError::Closed
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        LockError::Closed.fmt(f)
+    }
+}
+
+impl Error for Closed {}
+
 /// The hold was taken away before: its lease is over, or it was forced. Nothing has changed by the
 /// call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

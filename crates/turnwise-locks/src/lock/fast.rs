@@ -9,13 +9,13 @@
 //!   or it is the machine's, held or not.
 //! - F2: a permit is taken from the word only while no request waits, none is on its way to its
 //!   turn, and no more is used than there is. So it overtakes none.
-//! - F3: while the permits are away, none is in the word: the end of a fast permit is a turn, behind
-//!   those that came before.
-//! - F4: the fence of a hold is drawn in the step that takes its permit, or by the machine while the
-//!   permits are away, or from the same word for a part that is split off. So fences have the order in
-//!   which holds begin, of either kind.
-//! - F5: a fast permit that gets a lease, or whose end is awaited, is a hold of the machine from then
-//!   on: by a turn that comes before the one that ends it.
+//! - F3: while the permits are away, none is in the word: the end of a fast permit is a turn,
+//!   behind those that came before.
+//! - F4: the fence of a hold is drawn in the step that takes its permit, or by the machine while
+//!   the permits are away, or from the same word for a part that is split off. So fences have the
+//!   order in which holds begin, of either kind.
+//! - F5: a fast permit that gets a lease, or whose end is awaited, is a hold of the machine from
+//!   then on: by a turn that comes before the one that ends it.
 
 use std::sync::{Arc, OnceLock};
 

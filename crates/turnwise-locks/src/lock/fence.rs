@@ -112,8 +112,8 @@ impl<T: Send + 'static> Fenced<T> {
         fence: Fence,
         f: impl FnOnce(&mut T) -> R + Send,
     ) -> Result<R, FencedError> {
-        // A panic, also that of the closure's drop, does not pass through the turn: it would end the
-        // resource.
+        // A panic, also that of the closure's drop, does not pass through the turn: it would end
+        // the resource.
         let mut f = Some(f);
         let taken = &mut f;
         let used = self.actor.with(move |inner| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use turnwise::Actor;
 
+use super::acquire::Guarding;
 use super::desk::{Common, Core, Grant};
 use super::error::LostError;
 use super::fast::FastPermit;
@@ -364,6 +365,20 @@ impl<K: Send + Sync + 'static> Held<K> {
     }
 }
 
+impl<K: Send + Sync + 'static> Guarding<K> for Held<K> {
+    fn of(held: Held<K>) -> Self {
+        held
+    }
+
+    fn held(&self) -> &Held<K> {
+        self
+    }
+
+    fn into_held(self) -> Held<K> {
+        self
+    }
+}
+
 impl<K: Send + Sync + 'static> fmt::Debug for Held<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.show("Held", f)
@@ -389,6 +404,14 @@ macro_rules! guard {
             fn of(held: $crate::lock::guard::Held<$key>) -> Self {
                 $name { held }
             }
+
+            fn held(&self) -> &$crate::lock::guard::Held<$key> {
+                &self.held
+            }
+
+            fn into_held(self) -> $crate::lock::guard::Held<$key> {
+                self.held
+            }
         }
 
         impl<$($k)*> $ty {
@@ -397,8 +420,8 @@ macro_rules! guard {
                 self.held.fence()
             }
 
-            /// True if it was taken away: its lease is over, or it was forced. Once true, it stays so.
-            /// False may be stale on return: see [`Fenced`](crate::Fenced).
+            /// True if it was taken away: its lease is over, or it was forced. Once true, it stays
+            /// so. False may be stale on return: see [`Fenced`](crate::Fenced).
             pub fn is_lost(&self) -> bool {
                 self.held.is_lost()
             }

@@ -74,8 +74,8 @@ pub struct LockInfo {
     pub exclusive: bool,
     /// The number of requests that wait.
     pub waiting: usize,
-    /// How long the first of them waits: one with limits, or that came after the first look at these
-    /// locks.
+    /// How long the first of them waits: one with limits, or that came after the first look at
+    /// these locks.
     pub oldest_wait: Option<Duration>,
     /// How long a request that came now would wait, as far as is known.
     pub expected_wait: Duration,
@@ -106,13 +106,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         Keys { shelf: Arc::new(Shelf { registry, common: Common::new(timing.timers), capacity }) }
     }
 
-    pub(super) fn acquire<G>(
+    pub(super) fn acquire<G, E>(
         &self,
         key: K,
         owner: Option<&Owner>,
         weight: u64,
         limits: Limits,
-    ) -> Acquire<K, G> {
+    ) -> Acquire<K, G, E> {
         if limits.has_lease_of_zero() {
             return Acquire::refused(LockError::LeaseZero);
         }

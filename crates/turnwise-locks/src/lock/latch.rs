@@ -37,8 +37,8 @@ pub struct Latch {
     shared: Arc<Shared>,
 }
 
-// A lock, and no mailbox: a count has an answer wherever it is asked for, inside a waker of the latch
-// and on a worker that must not wait, too. Nothing of the user's runs under it.
+// A lock, and no mailbox: a count has an answer wherever it is asked for, inside a waker of the
+// latch and on a worker that must not wait, too. Nothing of the user's runs under it.
 struct Shared {
     count: Mutex<Count>,
     clock: Arc<dyn Clock>,
@@ -79,8 +79,8 @@ impl Latch {
         Latch { shared: Arc::new(Shared { count: Mutex::new(count), clock }) }
     }
 
-    /// Counts down by one; at zero, nothing changes. Never waits for those that wait. May block, for
-    /// some ten instructions of another thread.
+    /// Counts down by one; at zero, nothing changes. Never waits for those that wait. May block,
+    /// for some ten instructions of another thread.
     pub fn count_down(&self) {
         let _ = self.count_down_by(1);
     }

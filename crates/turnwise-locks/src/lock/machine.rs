@@ -562,8 +562,8 @@ impl<W, T: Term + Clone> Machine<W, T> {
         true
     }
 
-    /// Merges the hold `other` into another one. False: one of the two had expired, or was forced, and
-    /// nothing has changed.
+    /// Merges the hold `other` into another one. False: one of the two had expired, or was forced,
+    /// and nothing has changed.
     pub(crate) fn merge(&mut self, (fence, number): (u64, u64), other: u64) -> bool {
         let there = self.find(fence, number).is_some() && self.holds.get_mut(other).is_some();
         let Some(other) = there.then(|| self.take_out(other)).flatten() else { return false };

@@ -2,8 +2,8 @@
 //!
 //! Each lock is a [machine](machine) in a mailbox: a request is a turn that enters, a release one
 //! that leaves and lets the next in. Both are short: no request waits inside a turn of its lock.
-//! A hold that is the only one of its key needs no turn: it is an entry of the registry, and a permit
-//! that is there is a [compare-and-swap](fast).
+//! A hold that is the only one of its key needs no turn: it is an entry of the registry, and a
+//! permit that is there is a [compare-and-swap](fast).
 
 mod acquire;
 mod all;
@@ -15,6 +15,7 @@ mod guard;
 mod keys;
 mod latch;
 mod machine;
+mod mutexes;
 mod place;
 mod rw;
 mod semaphore;
@@ -26,11 +27,12 @@ use std::hash::Hash;
 
 pub use acquire::Acquire;
 pub use all::{AcquireAll, MultiGuard};
-pub use error::{LockError, LostError};
+pub use error::{Closed, LockError, LostError};
 pub use fence::{Fence, Fenced, FencedError};
 pub use keys::{LockInfo, Owner};
 pub use latch::{BelowZero, Latch, NotZero, Opening};
-pub use rw::{ReadGuard, RwLocks, RwLocksBuilder, WriteGuard};
+pub use mutexes::{AcquireMutex, AcquireMutexes, MutexGuard, Mutexes};
+pub use rw::{ReadGuard, RwGuard, RwLocks, RwLocksBuilder, WriteGuard};
 pub use semaphore::{Permit, Semaphore, SemaphoreBuilder, SemaphoreInfo};
 pub use semaphores::{KeyPermit, Semaphores, SemaphoresBuilder};
 pub use tenure::Lost;
@@ -85,7 +87,7 @@ by_key!(Locks, LocksBuilder, 1);
 
 impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// Asks for a lock, without a limit. Lock-free but for the short lock of a shard of the
-    /// registry; the [`Acquire`] waits.
+    /// registry; the [`Acquire`] waits. Awaited, it fails after a [`close`](Self::close) only.
     ///
     /// # Examples
     /// ```
@@ -95,11 +97,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// assert_eq!(locks.len(), 0); // nothing of it is left
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lock(&self, key: K) -> Acquire<K, Guard<K>> {
-        self.lock_within(key, Limits::NONE)
+    pub fn lock(&self, key: K) -> Acquire<K, Guard<K>, Closed> {
+        self.keys.acquire(key, None, 1, Limits::NONE)
     }
 
-    /// A lock, if it is free now and no request waits for it: it overtakes none. Waits for no holder.
+    /// A lock, if it is free now and no request waits for it: it overtakes none. Waits for no
+    /// holder.
     ///
     /// # Errors
     /// [`LockError::Busy`], [`LockError::Closed`]; [`LockError::Deadlock`] inside a waker of this
@@ -167,11 +170,42 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     where
         K: Ord,
     {
-        AcquireAll::new(&self.keys, keys, limits.into())
+        AcquireAll::new(&self.keys, None, keys.into_iter().map(|key| (key, 1)), limits.into())
     }
 
-    /// Takes a lock away from its holder: the next is let in, the holder learns of it. False: it was
-    /// not held. May block, as long as a turn of the lock lasts.
+    /// [`lock_all`](Self::lock_all) for an [owner](Owner): those that it holds already are held
+    /// once more. One that holds locks, and asks for others that come before them, may wait in a
+    /// circle with another owner; a wait ends that.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Limits, Locks, Owner};
+    ///
+    /// let locks = Locks::new();
+    /// let me = Owner::new();
+    /// let a = locks.lock_as(&me, "a", Limits::NONE).wait()?;
+    /// let both = locks.lock_all_as(&me, ["a", "b"], Limits::NONE).wait()?;
+    /// drop(a);
+    /// assert!(locks.is_locked("a") && locks.is_locked("b"));
+    /// drop(both);
+    /// assert!(locks.is_empty());
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn lock_all_as(
+        &self,
+        owner: &Owner,
+        keys: impl IntoIterator<Item = K>,
+        limits: impl Into<Limits>,
+    ) -> AcquireAll<K>
+    where
+        K: Ord,
+    {
+        let keys = keys.into_iter().map(|key| (key, 1));
+        AcquireAll::new(&self.keys, Some(owner), keys, limits.into())
+    }
+
+    /// Takes a lock away from its holder: the next is let in, the holder learns of it. False: it
+    /// was not held. May block, as long as a turn of the lock lasts.
     ///
     /// # Errors
     /// Nothing was taken away: [`LockError::WouldBlock`] on a worker that must not wait,
@@ -184,8 +218,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
         self.keys.force(key)
     }
 
-    /// True if a lock is held, or a request waits for it. Stale on return. Takes the short lock of a
-    /// shard; waits for no turn.
+    /// True if a lock is held, or a request waits for it. Stale on return. Takes the short lock of
+    /// a shard; waits for no turn.
     ///
     /// # Examples
     /// ```

@@ -5,8 +5,9 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use super::acquire::{Acquire, Guarding};
-use super::error::LockError;
-use super::guard::guard;
+use super::all::AcquireAll;
+use super::error::{Closed, LockError};
+use super::guard::{Held, guard};
 use super::keys::{Keys, LockInfo, Owner, by_key};
 use crate::limits::Limits;
 
@@ -45,6 +46,40 @@ impl<K: Send + Sync + 'static> WriteGuard<K> {
     }
 }
 
+/// A lock of readers and writers that is held, one of several: [`RwLocks::lock_all`].
+#[derive(Debug)]
+#[must_use = "dropping it gives it back"]
+pub enum RwGuard<K: Send + Sync + 'static> {
+    /// It is held beside other readers.
+    Read(ReadGuard<K>),
+    /// It is held alone.
+    Write(WriteGuard<K>),
+}
+
+impl<K: Send + Sync + 'static> Guarding<K> for RwGuard<K> {
+    fn of(held: Held<K>) -> Self {
+        RwGuard::Read(ReadGuard::of(held))
+    }
+
+    fn held(&self) -> &Held<K> {
+        match self {
+            RwGuard::Read(guard) => guard.held(),
+            RwGuard::Write(guard) => guard.held(),
+        }
+    }
+
+    fn into_held(self) -> Held<K> {
+        match self {
+            RwGuard::Read(guard) => guard.into_held(),
+            RwGuard::Write(guard) => guard.into_held(),
+        }
+    }
+
+    fn weighing(held: Held<K>, weight: u64) -> Self {
+        if weight == ALL { RwGuard::Write(WriteGuard::of(held)) } else { RwGuard::of(held) }
+    }
+}
+
 /// Fair locks by key, for many readers or one writer.
 ///
 /// Requests are let in in the order of the calls; readers that stand beside each other come in
@@ -71,13 +106,13 @@ by_key!(RwLocks, RwLocksBuilder, ALL);
 
 impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// Asks for a lock as a reader, without a limit.
-    pub fn read(&self, key: K) -> Acquire<K, ReadGuard<K>> {
-        self.read_within(key, Limits::NONE)
+    pub fn read(&self, key: K) -> Acquire<K, ReadGuard<K>, Closed> {
+        self.keys.acquire(key, None, 1, Limits::NONE)
     }
 
     /// Asks for a lock as a writer, without a limit.
-    pub fn write(&self, key: K) -> Acquire<K, WriteGuard<K>> {
-        self.write_within(key, Limits::NONE)
+    pub fn write(&self, key: K) -> Acquire<K, WriteGuard<K>, Closed> {
+        self.keys.acquire(key, None, ALL, Limits::NONE)
     }
 
     /// A reader's hold, if there is no writer, and none waits.
@@ -140,6 +175,49 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
         self.keys.acquire(key, Some(owner), ALL, limits.into())
     }
 
+    /// Asks for several locks, as a reader and as a writer: all of them or none. A key that is in
+    /// both is held as a writer. Otherwise as [`Locks::lock_all`](crate::Locks::lock_all).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Limits, RwGuard, RwLocks};
+    ///
+    /// let rates = RwLocks::new();
+    /// let held = rates.lock_all(["eur", "usd"], ["books", "usd"], Limits::NONE).wait()?;
+    /// let writes = |guard: &RwGuard<_>| matches!(guard, RwGuard::Write(_));
+    /// let writes: Vec<bool> = held.guards().iter().map(writes).collect();
+    /// assert_eq!(writes, [true, false, true]); // "books", "eur", "usd"
+    /// assert!(rates.try_read("eur").is_ok() && rates.try_read("usd").is_err());
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn lock_all(
+        &self,
+        reads: impl IntoIterator<Item = K>,
+        writes: impl IntoIterator<Item = K>,
+        limits: impl Into<Limits>,
+    ) -> AcquireAll<K, RwGuard<K>>
+    where
+        K: Ord,
+    {
+        AcquireAll::new(&self.keys, None, weighed(reads, writes), limits.into())
+    }
+
+    /// [`lock_all`](Self::lock_all) for an [owner](Owner): see
+    /// [`Locks::lock_all_as`](crate::Locks::lock_all_as). It is refused with
+    /// [`LockError::Deadlock`] if it holds as a reader what it asks for as a writer.
+    pub fn lock_all_as(
+        &self,
+        owner: &Owner,
+        reads: impl IntoIterator<Item = K>,
+        writes: impl IntoIterator<Item = K>,
+        limits: impl Into<Limits>,
+    ) -> AcquireAll<K, RwGuard<K>>
+    where
+        K: Ord,
+    {
+        AcquireAll::new(&self.keys, Some(owner), weighed(reads, writes), limits.into())
+    }
+
     /// As [`Locks::force_release`](crate::Locks::force_release): all readers, or the writer.
     ///
     /// # Errors
@@ -178,4 +256,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     pub fn close(&self) {
         self.keys.close();
     }
+}
+
+/// Keys, and how much of each is asked for.
+fn weighed<K>(
+    reads: impl IntoIterator<Item = K>,
+    writes: impl IntoIterator<Item = K>,
+) -> impl Iterator<Item = (K, u64)> {
+    let reads = reads.into_iter().map(|key| (key, 1));
+    reads.chain(writes.into_iter().map(|key| (key, ALL)))
 }

@@ -10,7 +10,7 @@ use turnwise::{Actor, Clock};
 
 use super::acquire::{Acquire, Wanted};
 use super::desk::{Common, Core};
-use super::error::LockError;
+use super::error::{Closed, LockError};
 use super::fast::Lender;
 use super::guard::guard;
 use super::keys::Timing;
@@ -29,8 +29,8 @@ impl Permit {
         self.held.weight()
     }
 
-    /// Takes some of its permits out, as a hold of their own with a later fence. `None` if it has not
-    /// more than that many, or was [lost](Self::is_lost). The rest of a lease goes on for both.
+    /// Takes some of its permits out, as a hold of their own with a later fence. `None` if it has
+    /// not more than that many, or was [lost](Self::is_lost). The rest of a lease goes on for both.
     /// Lock-free.
     ///
     /// # Examples
@@ -148,9 +148,12 @@ impl Semaphore {
         SemaphoreBuilder { permits, timing: Timing::default() }
     }
 
-    /// Asks for one permit, without a limit.
-    pub fn acquire(&self) -> Acquire<(), Permit> {
-        self.acquire_within(1, Limits::NONE)
+    /// Asks for one permit, without a limit. Awaited, it fails after a [`close`](Self::close) only.
+    pub fn acquire(&self) -> Acquire<(), Permit, Closed> {
+        match self.lender.lend(1) {
+            Some(permit) => Acquire::fast(permit),
+            None => self.ask(1, Limits::NONE),
+        }
     }
 
     /// Asks for permits, with [limits](crate::Locks::lock_within). A request for several, and for
@@ -181,7 +184,7 @@ impl Semaphore {
     }
 
     /// Asks for permits in a turn.
-    pub(crate) fn ask(&self, permits: u64, limits: Limits) -> Acquire<(), Permit> {
+    pub(crate) fn ask<E>(&self, permits: u64, limits: Limits) -> Acquire<(), Permit, E> {
         if limits.has_lease_of_zero() {
             return Acquire::refused(LockError::LeaseZero);
         }

@@ -18,8 +18,8 @@ guard! {
 
 /// Fair semaphores by key, each with the same number of permits: a bulkhead for each tenant.
 ///
-/// A key is there while a permit of it is held or waited for; an idle one costs nothing. Requests of
-/// one key are let in in the order of the calls. Clones are the same semaphores.
+/// A key is there while a permit of it is held or waited for; an idle one costs nothing. Requests
+/// of one key are let in in the order of the calls. Clones are the same semaphores.
 ///
 /// # Examples
 /// ```
@@ -53,8 +53,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
         SemaphoresBuilder::with(permits)
     }
 
-    /// Asks for one permit of a key, without a limit. Lock-free but for the short lock of a shard of
-    /// the registry; the [`Acquire`] waits.
+    /// Asks for one permit of a key, without a limit. Lock-free but for the short lock of a shard
+    /// of the registry; the [`Acquire`] waits.
     pub fn acquire(&self, key: K) -> Acquire<K, KeyPermit<K>> {
         self.acquire_within(key, 1, Limits::NONE)
     }
@@ -93,7 +93,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     /// Permits of a key, if they are there now and no request waits.
     ///
     /// # Errors
-    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::NoPermits`], [`LockError::Closed`].
+    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::NoPermits`],
+    /// [`LockError::Closed`].
     pub fn try_acquire(&self, key: K, permits: u64) -> Result<KeyPermit<K>, LockError> {
         self.acquire_within(key, permits, Duration::ZERO).wait()
     }

@@ -48,8 +48,8 @@ impl Tenure {
         !state.lost
     }
 
-    /// True if it is lost. If its lease is over, it is from now on. The lock does not learn of it by
-    /// this look: its own timer tells.
+    /// True if it is lost. If its lease is over, it is from now on. The lock does not learn of it
+    /// by this look: its own timer tells.
     pub(super) fn is_lost(&self, now: impl FnOnce() -> Duration) -> bool {
         let due = {
             let state = self.state.lock();

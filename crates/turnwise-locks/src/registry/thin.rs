@@ -1,12 +1,12 @@
 //! Holds of locks that have no other request.
 //!
 //! Such a hold is an entry in its shard and nothing more: no mailbox, nothing allocated. The second
-//! one who asks, or wants to know, gives the key a mailbox whose state has the hold in it; under the
-//! lock of the shard, so it is in one place or in the other.
+//! one who asks, or wants to know, gives the key a mailbox whose state has the hold in it; under
+//! the lock of the shard, so it is in one place or in the other.
 //!
 //! - T1: an entry is a thin hold or has a mailbox, never both.
-//! - T2: a mailbox that was made for a thin hold is pinned for it, and the entry stays in its place.
-//!   So the holder finds out when it lets go.
+//! - T2: a mailbox that was made for a thin hold is pinned for it, and the entry stays in its
+//!   place. So the holder finds out when it lets go.
 //! - T3: what such a mailbox shares with the holder lies beside the entry as long as that is there.
 //!   So the holder has it without a turn: it may be asked for inside of one of that very mailbox.
 
@@ -113,8 +113,8 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         None
     }
 
-    /// The mailbox of a hold; made, if it has none. `kept` makes the state that has it, and what they
-    /// share.
+    /// The mailbox of a hold; made, if it has none. `kept` makes the state that has it, and what
+    /// they share.
     pub(crate) fn mailbox(
         &self,
         place: Place,

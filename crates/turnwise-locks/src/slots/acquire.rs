@@ -18,9 +18,9 @@ use crate::lock::{Acquire, LockError, Permit};
 
 /// A slot that is asked for: a `Future` on any runtime, or something to [wait](Self::wait) for.
 ///
-/// The place in the queue was taken by the call that made it, and is kept whether anybody polls this
-/// or not. Dropping it leaves the queue. The set-up runs where the slot comes out of this: in the
-/// poll, or in the call that waits. So one that blocks belongs on a thread that may.
+/// The place in the queue was taken by the call that made it, and is kept whether anybody polls
+/// this or not. Dropping it leaves the queue. The set-up runs where the slot comes out of this: in
+/// the poll, or in the call that waits. So one that blocks belongs on a thread that may.
 #[must_use = "dropping it gives the place up"]
 pub struct AcquireSlot<T: 'static = (), E: 'static = std::convert::Infallible> {
     /// Until it is over.

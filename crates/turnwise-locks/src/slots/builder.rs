@@ -68,8 +68,8 @@ impl SlotPoolBuilder {
     }
 
     /// Makes a slot ready for each use, and the value that its user has: in the poll, or in the
-    /// call, in which the slot comes. It returns when the slot is ready, so nothing has to be waited
-    /// for. Its types are those of the pool: say it before the hooks that get them.
+    /// call, in which the slot comes. It returns when the slot is ready, so nothing has to be
+    /// waited for. Its types are those of the pool: say it before the hooks that get them.
     ///
     /// If it fails, or panics, the slot is cleaned up once without a value, and goes on; the error
     /// goes to the caller, and so does the panic.
@@ -167,8 +167,8 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
 
     /// Sets a listener for slots that are quarantined: its clean-up has failed or panicked, at
     /// the end of a use or in a repair. None gets it before it is [repaired](SlotPool::repair).
-    /// A repair in this call that fails calls it again, on top of itself: one that is tried until it
-    /// succeeds belongs in a timer, or on another thread. Its own panics are ignored.
+    /// A repair in this call that fails calls it again, on top of itself: one that is tried until
+    /// it succeeds belongs in a timer, or on another thread. Its own panics are ignored.
     pub fn on_quarantine(
         mut self,
         tell: impl Fn(SlotId, &CleanUpError<E>) + Send + Sync + 'static,

@@ -200,7 +200,8 @@ impl Desk {
         }
     }
 
-    /// S3: the end of a hold, or None if it has ended before. The caller that gets it has to clean up.
+    /// S3: the end of a hold, or None if it has ended before. The caller that gets it has to clean
+    /// up.
     pub(super) fn end(&self, hold: Hold) -> Option<Option<Lease>> {
         let mut numbers = self.numbers.lock();
         let cell = numbers.held(hold)?;
@@ -411,8 +412,8 @@ impl Lease {
         }
     }
 
-    /// The hold is lost: wakes those that wait for that, which is user code. The job to be cut comes
-    /// back.
+    /// The hold is lost: wakes those that wait for that, which is user code. The job to be cut
+    /// comes back.
     pub(super) fn lost(self) -> Option<Arc<dyn Cuttable>> {
         cancel(self.timer);
         if let Some(tenure) = self.tenure {

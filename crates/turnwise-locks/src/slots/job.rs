@@ -1,7 +1,8 @@
 //! Jobs that may wait: async closures in a slot, cut at their lease.
 //!
 //! Job and slot are one future, which is polled by the task that awaits the job. It lies where the
-//! end of the lease finds it, so a job is cut even if it is not polled. The one that takes it out has it alone.
+//! end of the lease finds it, so a job is cut even if it is not polled. The one that takes it out
+//! has it alone.
 //!
 //! | the job   | `poll`                                  | `cut`, at the end of the lease            |
 //! |-----------|-----------------------------------------|-------------------------------------------|
@@ -184,8 +185,8 @@ type Outcome<R, E> = Result<R, RunSlotError<R, E>>;
 /// Makes the future of a job and its slot.
 type Begin<R, T, E> = Box<dyn FnOnce(Slot<T, E>) -> Work<Outcome<R, E>> + Send>;
 
-/// A job that waits for a slot, or runs in one ([`SlotPool::run_async`](crate::SlotPool::run_async)):
-/// a `Future` on any runtime.
+/// A job that waits for a slot, or runs in one
+/// ([`SlotPool::run_async`](crate::SlotPool::run_async)): a `Future` on any runtime.
 ///
 /// Its place in the queue was taken by the call that made it. The job runs in the polls of this.
 /// Dropping it leaves the queue; or drops the job at the await that it is at, and then its slot,

@@ -13,12 +13,13 @@
 //!                    `---------> Reclaim ----->  Quarantined
 //! ```
 //!
-//! - S1: a number that is not Free has a permit, which its cell keeps. So there are at least as many
-//!   free numbers as permits without a number, and `take` always finds one.
+//! - S1: a number that is not Free has a permit, which its cell keeps. So there are at least as
+//!   many free numbers as permits without a number, and `take` always finds one.
 //! - S2: a number is free before its permit goes back: the next to be let in finds it.
-//! - S3: what a hold owes (that its slot is cleaned, and its permit given back) is taken out of Held
-//!   once, by the guard's end or by its expiry, under the lock; both name the hold by its fence.
-//!   The fence of a hold is drawn in the step that takes the number, so those of one slot increase.
+//! - S3: what a hold owes (that its slot is cleaned, and its permit given back) is taken out of
+//!   Held once, by the guard's end or by its expiry, under the lock; both name the hold by its
+//!   fence. The fence of a hold is drawn in the step that takes the number, so those of one slot
+//!   increase.
 //! - S4: no user code under the lock, in a turn of the semaphore or on the thread of the timers:
 //!   set-up runs where the slot is waited for, clean-up where its guard ends; what an expiry does
 //!   runs in the pool's executor, or in the process's pool if that is gone.
@@ -54,8 +55,8 @@ use turnwise::AsyncTurn;
 use crate::limits::Limits;
 use crate::user_code::owning;
 
-/// Numbered slots, as those of sandboxes, GPUs or ports: each has one user at most, is set up before
-/// the use and cleaned up after it.
+/// Numbered slots, as those of sandboxes, GPUs or ports: each has one user at most, is set up
+/// before the use and cleaned up after it.
 ///
 /// A request takes its place in the queue in the very call, and the slots are handed on in that
 /// order, to those that wait only; nothing polls. A slot that is acquired is a [`Slot`]: only that
@@ -198,14 +199,14 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     ///
     /// **The lease cuts the job**, whether anybody polls it or not: at its end the job's future is
     /// dropped, in the pool's [executor](SlotPoolBuilder::executor); then the slot is
-    /// [reclaimed](SlotPoolBuilder::reclaim), cleaned up without its value, and given on. So the next
-    /// user comes after the destructors. The outcome is [`RunSlotError::Cut`]. A job that is in a
-    /// poll then is reclaimed meanwhile, and dropped at its next await: the clean-up waits for that,
-    /// so the slot stays with a job that blocks. One that is done in that poll has
+    /// [reclaimed](SlotPoolBuilder::reclaim), cleaned up without its value, and given on. So the
+    /// next user comes after the destructors. The outcome is [`RunSlotError::Cut`]. A job that is
+    /// in a poll then is reclaimed meanwhile, and dropped at its next await: the clean-up waits for
+    /// that, so the slot stays with a job that blocks. One that is done in that poll has
     /// [lost](RunSlotError::Lost) its slot, and no other had it.
     ///
-    /// Dropping the [`SlotRun`] leaves the queue, or drops the job and cleans its slot up. Without a
-    /// lease, an unpolled job keeps its slot.
+    /// Dropping the [`SlotRun`] leaves the queue, or drops the job and cleans its slot up. Without
+    /// a lease, an unpolled job keeps its slot.
     ///
     /// # Examples
     /// ```
@@ -282,8 +283,8 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// to the next request.
     ///
     /// # Errors
-    /// [`RepairError::NotQuarantined`]: nothing was done. [`RepairError::CleanUp`]: it failed again,
-    /// and the slot stays where it is.
+    /// [`RepairError::NotQuarantined`]: nothing was done. [`RepairError::CleanUp`]: it failed
+    /// again, and the slot stays where it is.
     ///
     /// # Examples
     /// ```

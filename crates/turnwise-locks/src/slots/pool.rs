@@ -169,8 +169,8 @@ impl<T: 'static, E: 'static> Pool<T, E> {
         true
     }
 
-    /// A hold that has expired: its holder learns of it, its job is cut, its holder is ended, and the
-    /// slot is cleaned up.
+    /// A hold that has expired: its holder learns of it, its job is cut, its holder is ended, and
+    /// the slot is cleaned up.
     fn reclaim(self: Arc<Self>, hold: Hold, lease: Lease) {
         let job = lease.lost();
         job.iter().for_each(|job| job.cut());

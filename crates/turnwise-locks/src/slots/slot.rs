@@ -13,11 +13,13 @@ use super::pool::Pool;
 use super::view::SlotId;
 use crate::lock::{Fence, Lost, LostError};
 
-/// A slot that is held, with what its set-up has made: [`SlotPool::acquire`](crate::SlotPool::acquire).
+/// A slot that is held, with what its set-up has made:
+/// [`SlotPool::acquire`](crate::SlotPool::acquire).
 ///
 /// Dropping it [finishes](Self::finish) it, and its end is the only way to give the slot back. It
 /// may be dropped on any thread, and moved between threads and tasks as its value may. One that is
-/// forgotten (`std::mem::forget`) holds its slot until its lease is over, or for ever if it has none.
+/// forgotten (`std::mem::forget`) holds its slot until its lease is over, or for ever if it has
+/// none.
 ///
 /// A slot that is [lost](Self::is_lost) keeps its value: its user goes on with that, and must
 /// not touch what the number stands for any more. [`Fenced`](crate::Fenced) refuses those that do.
@@ -58,8 +60,8 @@ impl<T: 'static, E: 'static> Slot<T, E> {
         Fence::from_number(self.hold.fence)
     }
 
-    /// True if its lease is over. Once true, it stays so. False may be stale on return. Takes a short
-    /// lock.
+    /// True if its lease is over. Once true, it stays so. False may be stale on return. Takes a
+    /// short lock.
     pub fn is_lost(&self) -> bool {
         self.pool.is_lost(self.hold)
     }

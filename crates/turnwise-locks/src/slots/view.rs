@@ -50,7 +50,8 @@ impl fmt::Display for SlotId {
 pub enum SlotState {
     /// It is not used.
     Free,
-    /// Its set-up runs, or the clean-up [before its first use](crate::SlotPoolBuilder::clean_first).
+    /// Its set-up runs, or the clean-up [before its first
+    /// use](crate::SlotPoolBuilder::clean_first).
     SetUp,
     /// It has a [`Slot`](crate::Slot), which may be forgotten.
     Held,

@@ -12,10 +12,10 @@
 //!
 //! - O1: a tick is written down before its run begins, and under the lock: of all contenders, one.
 //! - O2: no code of the user's runs under the lock.
-//! - O3: of a job whose last tick is over and which does not run, nothing has to be known: any later
-//!   tick is free. The book forgets such jobs when it has doubled, and keeps `floor`, the highest
-//!   tick that it has forgotten: at or below that, a job that it does not know may have run. That
-//!   concerns clocks alone that were set back.
+//! - O3: of a job whose last tick is over and which does not run, nothing has to be known: any
+//!   later tick is free. The book forgets such jobs when it has doubled, and keeps `floor`, the
+//!   highest tick that it has forgotten: at or below that, a job that it does not know may have
+//!   run. That concerns clocks alone that were set back.
 
 mod attend;
 mod schedule;

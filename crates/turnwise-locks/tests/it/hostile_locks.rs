@@ -1,6 +1,7 @@
 //! Lock objects among hostile code: keys, threads that end, pools with one thread.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::task::Wake;
@@ -165,8 +166,13 @@ fn what_is_polled_inside_the_own_turn_holds_nothing() {
     let inside = permits.clone();
     let wakes = crate::common::Wakes::calling(move || {
         // Its turn is behind this one: nobody can wait for it here.
-        let told = poll(&mut inside.acquire(), std::task::Waker::noop());
+        let mut acquire = inside.acquire_within(1, Limits::NONE);
+        let told = poll(&mut acquire, std::task::Waker::noop());
         assert!(matches!(told, Some(Err(LockError::Deadlock))));
+        // Without an error that says so, it panics.
+        let mut acquire = inside.acquire();
+        let polled = AssertUnwindSafe(|| poll(&mut acquire, std::task::Waker::noop()));
+        assert!(catch_unwind(polled).is_err());
     });
     let mut waiting = permits.acquire();
     assert!(poll(&mut waiting, &wakes.waker()).is_none());

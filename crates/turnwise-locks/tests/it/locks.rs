@@ -12,7 +12,7 @@ use turnwise::time::Timers;
 use turnwise::{Actor, Clock, VirtualClock};
 use turnwise_locks::{
     Acquire, AcquireAll, Fence, Fenced, FencedError, Guard, Limits, LockError, Locks, Lost,
-    LostError, MultiGuard, Owner, Permit, ReadGuard, WriteGuard,
+    LostError, MultiGuard, Owner, Permit, ReadGuard, RwGuard, RwLocks, WriteGuard,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -799,7 +799,7 @@ fn whatever_is_done_nobody_overlaps() {
                     let mut acquire = match random >> 32 & 3 {
                         0 => locks.lock_within(key, Duration::ZERO),
                         1 => locks.lock_within(key, Duration::from_micros(random >> 40 & 31)),
-                        _ => locks.lock(key),
+                        _ => locks.lock_within(key, Limits::NONE),
                     };
                     match random >> 48 & 7 {
                         0 => {
@@ -951,4 +951,63 @@ fn a_guard_is_asked_inside_of_a_turn_of_its_lock() {
         drop(wakes);
         assert!(locks.is_empty());
     });
+}
+
+#[test]
+fn a_long_chain_of_wakers_that_give_back_fits_on_the_stack() {
+    must_end(|| {
+        const LINKS: usize = 20_000;
+        let locks = Locks::new();
+        let woken = Arc::new(AtomicUsize::new(0));
+        let mut waiting = Vec::new();
+        // What waits for a lock gives the next one back when it is woken, inside that turn.
+        let mut next = None;
+        for link in (0..LINKS).rev() {
+            let held = locks.lock(link).wait().unwrap();
+            let (given, woken) = (Mutex::new(next.take()), woken.clone());
+            let wakes = Wakes::calling(move || {
+                let given = given.lock().unwrap().take();
+                drop(given);
+                woken.fetch_add(1, SeqCst);
+            });
+            let mut acquire = locks.lock(link);
+            assert!(poll(&mut acquire, &wakes.waker()).is_none());
+            waiting.push(acquire);
+            next = Some(held);
+        }
+        drop(next);
+        until(|| woken.load(SeqCst) == LINKS);
+        waiting.into_iter().for_each(|acquire| drop(acquire.wait().unwrap()));
+        assert!(locks.is_empty());
+    });
+}
+
+#[test]
+fn owners_and_readers_ask_for_several() {
+    let (locks, me) = (Locks::new(), Owner::new());
+    let inner = locks.lock_as(&me, "b", Limits::NONE).wait().unwrap();
+    let all = locks.lock_all_as(&me, ["c", "a", "b"], SECOND).wait().unwrap();
+    assert_eq!(all.guards()[1].fence(), inner.fence());
+    assert!(locks.lock_all_as(&Owner::new(), ["d", "c"], Duration::ZERO).wait().is_err());
+    assert!(!locks.is_locked("d") && !all.is_lost());
+    assert_eq!(all.release(), Ok(()));
+    assert_eq!((locks.len(), locks.is_locked("b")), (1, true));
+
+    let rw = RwLocks::new();
+    let reads = rw.lock_all(["a", "b"], [], Limits::NONE).wait().unwrap();
+    assert_eq!(rw.lock_all(["a"], ["b"], Duration::ZERO).wait().unwrap_err(), LockError::Busy);
+    let mut mixed = rw.lock_all(["a", "b"], ["b", "c"], Limits::NONE.lease(SECOND));
+    assert!(poll(&mut mixed, &Wakes::new().waker()).is_none());
+    drop(reads);
+    let mixed = mixed.wait().unwrap();
+    assert!(rw.try_read("a").is_ok() && rw.try_read("b").is_err() && rw.try_read("c").is_err());
+    let each: Vec<_> = mixed.into_guards();
+    assert!(matches!(each[..], [RwGuard::Read(_), RwGuard::Write(_), RwGuard::Write(_)]));
+    drop(each);
+    assert!(rw.is_empty());
+
+    let reader = rw.read_as(&me, "a", Limits::NONE).wait().unwrap();
+    let refused = rw.lock_all_as(&me, [], ["a"], Limits::NONE).wait();
+    assert_eq!(refused.unwrap_err(), LockError::Deadlock);
+    drop(reader);
 }

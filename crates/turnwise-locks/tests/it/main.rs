@@ -1,7 +1,7 @@
 //! What the crate promises, one module per promise, in one program: it is built and linked once.
 //!
-//! `cargo test -p turnwise-locks --test it slots::` runs one module. Its tests run at once with those
-//! of all others, so none of them may look at the whole process, or change it.
+//! `cargo test -p turnwise-locks --test it slots::` runs one module. Its tests run at once with
+//! those of all others, so none of them may look at the whole process, or change it.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,6 +15,7 @@ mod keyed_time;
 mod keyed_tokio;
 mod latch;
 mod locks;
+mod mutexes;
 mod nesting;
 mod panics;
 mod promises;

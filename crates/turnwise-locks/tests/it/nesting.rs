@@ -19,8 +19,8 @@ fn waits<F: Future + Unpin>(future: &mut F, then: impl FnOnce() + Send + 'static
     assert!(poll(future, &wakes.waker()).is_none());
 }
 
-/// Each link is woken by the one before, and wakes the next: `link` makes one that calls `then`, and
-/// what wakes it.
+/// Each link is woken by the one before, and wakes the next: `link` makes one that calls `then`,
+/// and what wakes it.
 fn a_chain_of_wakers<W: FnOnce() + Send + 'static>(
     link: impl Fn(Box<dyn FnOnce() + Send>) -> W + Send + 'static,
 ) {

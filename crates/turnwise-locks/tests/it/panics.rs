@@ -1,5 +1,5 @@
-//! Panics of clocks, keys, hooks and jobs: nothing else of the user's is called or dropped while they
-//! unwind the thread.
+//! Panics of clocks, keys, hooks and jobs: nothing else of the user's is called or dropped while
+//! they unwind the thread.
 
 use std::cell::Cell;
 use std::future::{Future, pending};

@@ -110,7 +110,8 @@ fn a_ledger_may_apply_and_must_not_wait() {
     });
 }
 
-/// What waits for its own pass, inside it, would wait for ever: it is told so, and the entry stands.
+/// What waits for its own pass, inside it, would wait for ever: it is told so, and the entry
+/// stands.
 #[test]
 fn a_ledger_must_not_wait_for_its_pass() {
     must_end(|| {

@@ -1,0 +1,574 @@
+//! Values behind locks by key.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, Hash};
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::thread::panicking;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use turnwise::time::Timers;
+use turnwise::{Actor, Limit};
+
+use super::acquire::{Acquire, Failure};
+use super::all::AcquireAll;
+use super::error::{Closed, LockError};
+use super::fence::Fence;
+use super::{Guard, Locks};
+use crate::limits::Limits;
+use crate::registry::{Comparing, comparing};
+use crate::sync::{Mutex, MutexGuard as Locked, shards};
+use crate::user_code::{ignore, owning};
+
+/// A map of values, each behind a fair lock of its key: a guard leads to the value, and may be held
+/// over awaits.
+///
+/// A value is made when its key is locked for the first time, and stays until it is
+/// [removed](MutexGuard::remove), or a guard is dropped by a panic, as the value may be half
+/// changed then. Requests are let in in the order of the calls, as those of [`Locks`]. A guard
+/// leads to the only copy of a value, so there is no lease: nothing takes it away. Clones are the
+/// same map.
+///
+/// An idle key costs its key and its value.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_locks::Mutexes;
+///
+/// let accounts = Mutexes::with(|_: &&str| 10);
+/// *accounts.lock("ada").wait()? += 5; // or `.await`
+///
+/// let both = accounts.lock_all(["ada", "bob"], Duration::from_secs(1)).wait()?;
+/// let [mut ada, mut bob] = <[_; 2]>::try_from(both).unwrap();
+/// *ada -= 3;
+/// *bob += 3;
+/// assert_eq!((*ada, *bob), (12, 13));
+/// # Ok::<(), turnwise_locks::LockError>(())
+/// ```
+pub struct Mutexes<K: Send + Sync + 'static, T: Send + 'static> {
+    inner: Arc<Inner<K, T>>,
+}
+
+struct Inner<K: Send + Sync + 'static, T> {
+    locks: Locks<K>,
+    values: Box<[Shard<K, T>]>,
+    hasher: DefaultHashBuilder,
+    make: Box<dyn Fn(&K) -> T + Send + Sync>,
+}
+
+// Two shards never share a line of the processor's cache, nor the line that is fetched with it.
+#[repr(align(128))]
+struct Shard<K, T>(Mutex<HashTable<Entry<K, T>>>);
+
+struct Entry<K, T> {
+    hash: u64,
+    key: K,
+    /// None while a guard has it.
+    value: Option<T>,
+}
+
+/// The value of a key, which is locked: [`Mutexes::lock`]. Dropping it lets the next in.
+#[must_use = "dropping it gives the lock back"]
+pub struct MutexGuard<K: Clone + Hash + Eq + Send + Sync + 'static, T: Send + 'static> {
+    inner: Arc<Inner<K, T>>,
+    /// Until it ends.
+    key: Option<K>,
+    value: Option<T>,
+    /// It was made while the thread unwound: then that says nothing of the value.
+    unwinding: bool,
+    // Last: the next is let in when the value is back.
+    lock: Option<Guard<K>>,
+}
+
+/// The value of a key that is asked for ([`Mutexes::lock`]): a `Future` on any runtime, or
+/// something to wait for.
+///
+/// The place in the queue was taken by the call that made it. Dropping it leaves the queue. `E` is
+/// the error of the future, as that of an [`Acquire`].
+#[must_use = "dropping it gives the place up"]
+pub struct AcquireMutex<K: Send + Sync + 'static, T, E = LockError> {
+    inner: Arc<Inner<K, T>>,
+    /// Until it is over.
+    key: Option<K>,
+    lock: Acquire<K, Guard<K>, E>,
+}
+
+/// The values of several keys that are asked for ([`Mutexes::lock_all`]).
+#[must_use = "dropping it gives the places up"]
+pub struct AcquireMutexes<K: Hash + Eq + Send + Sync + 'static, T> {
+    inner: Arc<Inner<K, T>>,
+    keys: Vec<K>,
+    locks: AcquireAll<K>,
+}
+
+impl<K, T> Mutexes<K, T>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    /// A map whose values begin as the default of their type.
+    pub fn new() -> Self
+    where
+        T: Default,
+    {
+        Mutexes::with(|_| T::default())
+    }
+
+    /// A map whose values are made of their keys. `make` is called by the request that is let in;
+    /// its panic goes on in that request, and the key stays usable.
+    pub fn with(make: impl Fn(&K) -> T + Send + Sync + 'static) -> Self {
+        Mutexes::over(Locks::new(), make)
+    }
+
+    /// [`with`](Self::with) timers of its own, on whose clock waits are measured.
+    pub fn with_timers(timers: Timers, make: impl Fn(&K) -> T + Send + Sync + 'static) -> Self {
+        Mutexes::over(Locks::builder().timers(timers).build(), make)
+    }
+
+    fn over(locks: Locks<K>, make: impl Fn(&K) -> T + Send + Sync + 'static) -> Self {
+        let values = (0..shards()).map(|_| Shard(Mutex::new(HashTable::new()))).collect();
+        let inner =
+            Inner { locks, values, hasher: DefaultHashBuilder::default(), make: Box::new(make) };
+        Mutexes { inner: Arc::new(inner) }
+    }
+
+    /// Asks for the value of a key, without a limit. Lock-free but for short locks of a shard; the
+    /// [`AcquireMutex`] waits. Awaited, it fails after a [`close`](Self::close) only.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Closed, Mutexes};
+    ///
+    /// # fn main() -> Result<(), Closed> {
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let carts = Mutexes::<String, Vec<u32>>::new();
+    /// let mut cart = carts.lock("ada".into()).await?;
+    /// cart.push(7);
+    /// tokio::task::yield_now().await; // it stays locked
+    /// cart.push(8);
+    /// assert_eq!(*cart, [7, 8]);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub fn lock(&self, key: K) -> AcquireMutex<K, T, Closed> {
+        let lock = self.inner.locks.lock(key.clone());
+        AcquireMutex { inner: self.inner.clone(), key: Some(key), lock }
+    }
+
+    /// Asks for the value of a key, and waits for so long at most. A wait of zero is one attempt.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{LockError, Mutexes};
+    ///
+    /// let visits = Mutexes::<_, u32>::new();
+    /// let held = visits.lock("home").wait()?;
+    /// let late = visits.lock_within("home", Duration::from_millis(1)).wait();
+    /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
+    /// # Ok::<(), LockError>(())
+    /// ```
+    pub fn lock_within(&self, key: K, limit: impl Into<Limit>) -> AcquireMutex<K, T> {
+        let lock = self.inner.locks.lock_within(key.clone(), Limits::wait(limit));
+        AcquireMutex { inner: self.inner.clone(), key: Some(key), lock }
+    }
+
+    /// The value of a key, if it is free now and no request waits for it.
+    ///
+    /// # Errors
+    /// As [`Locks::try_lock`].
+    pub fn try_lock(&self, key: K) -> Result<MutexGuard<K, T>, LockError> {
+        self.lock_within(key, Limit::Immediate).wait()
+    }
+
+    /// Asks for the values of several keys: all of them or none, in the order of the keys. See
+    /// [`Locks::lock_all`].
+    pub fn lock_all(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        limit: impl Into<Limit>,
+    ) -> AcquireMutexes<K, T>
+    where
+        K: Ord,
+    {
+        let (keys, ()) = crate::registry::sorted(keys, |_| ());
+        let locks = self.inner.locks.lock_all(keys.iter().cloned(), Limits::wait(limit));
+        AcquireMutexes { inner: self.inner.clone(), keys, locks }
+    }
+
+    /// True if a key is locked, or a request waits for it. Stale on return. Waits for no holder.
+    pub fn is_locked<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.inner.locks.is_locked(key)
+    }
+
+    /// True if a key has a value, or is locked and had one when it was. Stale on return.
+    ///
+    /// # Examples
+    /// ```
+    /// let sessions = turnwise_locks::Mutexes::<String, u32>::new();
+    /// *sessions.lock("ada".into()).wait()? += 1;
+    /// assert!(sessions.contains_key("ada") && !sessions.contains_key("bob"));
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let inner = &self.inner;
+        inner.values(inner.hash(key), |values, hash| values.find(hash, same(key)).is_some())
+    }
+
+    /// How many keys have a value, those that are locked included. Stale on return.
+    pub fn len(&self) -> usize {
+        self.inner.values.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// True if no key has a value. Stale on return.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes no more requests: they fail with [`Closed`], and so do those that wait. Guards go on
+    /// holding.
+    pub fn close(&self) {
+        self.inner.locks.close();
+    }
+}
+
+impl<K, T> Shard<K, T> {
+    /// # Panics
+    /// Inside the `Eq` of a key: the lock may be this thread's.
+    fn lock(&self) -> Locked<'_, HashTable<Entry<K, T>>> {
+        assert!(!comparing(), "the Eq of a key must not use a map of keys");
+        self.0.lock()
+    }
+}
+
+/// Compares keys. User code.
+fn same<K: Borrow<Q>, Q: Eq + ?Sized, T>(key: &Q) -> impl Fn(&Entry<K, T>) -> bool {
+    move |entry| entry.key.borrow() == key
+}
+
+impl<K: Send + Sync + 'static, T> Inner<K, T> {
+    /// The hash of a key. User code.
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Uses the values of a shard. The only user code inside is the key's `Eq`.
+    fn values<R>(&self, hash: u64, f: impl FnOnce(&mut HashTable<Entry<K, T>>, u64) -> R) -> R {
+        // Those of the table are the lowest bits.
+        let shard = (hash >> 32) as usize & (self.values.len() - 1);
+        let mut values = self.values[shard].lock();
+        let _comparing = Comparing::new();
+        f(&mut values, hash)
+    }
+
+    /// Takes the value of a key out, whose lock is held, or makes it.
+    fn take_out(&self, key: &K) -> T
+    where
+        K: Clone + Hash + Eq,
+    {
+        let hash = self.hash(key);
+        let there = self.values(hash, |values, hash| {
+            values.find_mut(hash, same(key)).map(|entry| entry.value.take())
+        });
+        if let Some(Some(value)) = there {
+            return value;
+        }
+        let value = (self.make)(key);
+        if there.is_none() {
+            let entry = Entry { hash, key: key.clone(), value: None };
+            self.values(hash, |values, hash| {
+                values.insert_unique(hash, entry, |entry| entry.hash);
+            });
+        }
+        value
+    }
+
+    /// Puts the value of a key back, whose lock is held; with none, its entry goes.
+    fn put_back(&self, key: &K, mut value: Option<T>)
+    where
+        K: Hash + Eq,
+    {
+        let gone = self.values(self.hash(key), |values, hash| {
+            let mut entry = values.find_entry(hash, same(key)).ok()?;
+            if value.is_none() {
+                return Some(entry.remove().0);
+            }
+            entry.get_mut().value = value.take();
+            None
+        });
+        // Outside of the shard's lock.
+        drop((gone, value));
+    }
+}
+
+impl<K, T> MutexGuard<K, T>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    fn new(inner: &Arc<Inner<K, T>>, key: K, lock: Guard<K>) -> Self {
+        let value = inner.take_out(&key);
+        MutexGuard {
+            inner: inner.clone(),
+            key: Some(key),
+            value: Some(value),
+            unwinding: panicking(),
+            lock: Some(lock),
+        }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        match &self.key {
+            Some(key) => key,
+            None => unreachable!("it is there until the end"),
+        }
+    }
+
+    /// The number of this hold: larger than that of every hold of the map before.
+    pub fn fence(&self) -> Fence {
+        match &self.lock {
+            Some(lock) => lock.fence(),
+            None => unreachable!("it is there until the end"),
+        }
+    }
+
+    /// Takes the value out, and lets the next in, which makes one anew.
+    ///
+    /// # Examples
+    /// ```
+    /// let carts = turnwise_locks::Mutexes::<_, Vec<u32>>::new();
+    /// carts.lock("ada").wait()?.push(7);
+    /// assert_eq!(carts.lock("ada").wait()?.remove(), [7]);
+    /// assert!(carts.is_empty());
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn remove(mut self) -> T {
+        match self.value.take() {
+            Some(value) => value,
+            None => unreachable!("it is there until the end"),
+        }
+    }
+}
+
+impl<K, T> Drop for MutexGuard<K, T>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    fn drop(&mut self) {
+        if comparing() {
+            // Inside the `Eq` of a key: then not here, and a pool does it.
+            let (inner, unwinding) = (self.inner.clone(), self.unwinding);
+            let (key, value, lock) = (self.key.take(), self.value.take(), self.lock.take());
+            let guard = MutexGuard { inner, key, value, unwinding, lock };
+            drop(Actor::new(()).posted().send(move |()| drop(guard)));
+            return;
+        }
+        let Some(key) = self.key.take() else { return };
+        let mut value = self.value.take();
+        if panicking() && !self.unwinding {
+            // It may be half changed.
+            ignore(|| drop(value.take()));
+        }
+        // The key's `Hash` and `Eq` are the user's. If they panic, the value goes, and the next
+        // makes one.
+        ignore(|| self.inner.put_back(&key, value));
+        ignore(|| drop(key));
+    }
+}
+
+impl<K, T> Deref for MutexGuard<K, T>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match &self.value {
+            Some(value) => value,
+            None => unreachable!("it is there until the end"),
+        }
+    }
+}
+
+impl<K, T> DerefMut for MutexGuard<K, T>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.value {
+            Some(value) => value,
+            None => unreachable!("it is there until the end"),
+        }
+    }
+}
+
+impl<K, T, E> AcquireMutex<K, T, E>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    /// Is it over: is the key locked, or never will be? Wait-free.
+    pub fn is_ready(&self) -> bool {
+        self.lock.is_ready()
+    }
+
+    /// Waits for the value, until the deadline that was made by the call. May block.
+    ///
+    /// # Errors
+    /// See [`LockError`]: the key is not locked, and the place is given up.
+    pub fn wait(self) -> Result<MutexGuard<K, T>, LockError> {
+        let AcquireMutex { inner, key, lock } = self;
+        let lock = lock.wait()?;
+        let key = key.ok_or(LockError::Taken)?;
+        Ok(MutexGuard::new(&inner, key, lock))
+    }
+
+    /// Waits for the value for so long at most; the place in the queue stays. None: it has not come
+    /// yet. May block.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(
+        &mut self,
+        limit: impl Into<Limit>,
+    ) -> Option<Result<MutexGuard<K, T>, LockError>> {
+        let lock = self.lock.wait_timeout(limit)?;
+        Some(lock.and_then(|lock| {
+            let key = self.key.take().ok_or(LockError::Taken)?;
+            Ok(MutexGuard::new(&self.inner, key, lock))
+        }))
+    }
+}
+
+impl<K, T, E: Failure> Future for AcquireMutex<K, T, E>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    type Output = Result<MutexGuard<K, T>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let lock = ready!(Pin::new(&mut this.lock).poll(cx));
+        Poll::Ready(lock.map(|lock| match this.key.take() {
+            Some(key) => MutexGuard::new(&this.inner, key, lock),
+            None => unreachable!("a request comes to one guard"),
+        }))
+    }
+}
+
+// The guard is not pinned: it is handed out by value.
+impl<K: Send + Sync + 'static, T, E> Unpin for AcquireMutex<K, T, E> {}
+
+impl<K, T> AcquireMutexes<K, T>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    /// Waits for all of them, until the deadline that was made by the call. May block.
+    ///
+    /// # Errors
+    /// See [`LockError`]: none is locked.
+    pub fn wait(self) -> Result<Vec<MutexGuard<K, T>>, LockError> {
+        let AcquireMutexes { inner, keys, locks } = self;
+        Ok(guards(&inner, keys, locks.wait()?.into_guards()))
+    }
+}
+
+/// The guards of these keys. A maker of values that panics has all locks given back.
+fn guards<K, T>(
+    inner: &Arc<Inner<K, T>>,
+    keys: Vec<K>,
+    locks: Vec<Guard<K>>,
+) -> Vec<MutexGuard<K, T>>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    let locked = keys.into_iter().zip(locks);
+    let put = |all: &mut Vec<_>| {
+        all.extend(locked.map(|(key, lock)| MutexGuard::new(inner, key, lock)));
+    };
+    owning(Vec::new(), put).0
+}
+
+impl<K, T> Future for AcquireMutexes<K, T>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    type Output = Result<Vec<MutexGuard<K, T>>, LockError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let locks = ready!(Pin::new(&mut this.locks).poll(cx));
+        let keys = std::mem::take(&mut this.keys);
+        Poll::Ready(locks.map(|locks| guards(&this.inner, keys, locks.into_guards())))
+    }
+}
+
+// The guards are not pinned: they are handed out by value.
+impl<K: Hash + Eq + Send + Sync + 'static, T> Unpin for AcquireMutexes<K, T> {}
+
+impl<K: Send + Sync + 'static, T: Send + 'static> Clone for Mutexes<K, T> {
+    fn clone(&self) -> Self {
+        Mutexes { inner: self.inner.clone() }
+    }
+}
+
+impl<K, T> Default for Mutexes<K, T>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: Default + Send + 'static,
+{
+    fn default() -> Self {
+        Mutexes::new()
+    }
+}
+
+impl<K: Send + Sync + 'static, T: Send + 'static> fmt::Debug for Mutexes<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutexes").finish_non_exhaustive()
+    }
+}
+
+impl<K, T> fmt::Debug for MutexGuard<K, T>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    T: fmt::Debug + Send + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
+    }
+}
+
+impl<K: Send + Sync + 'static, T, E> fmt::Debug for AcquireMutex<K, T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ready = self.lock.is_ready();
+        f.debug_struct("AcquireMutex").field("ready", &ready).finish_non_exhaustive()
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static, T> fmt::Debug for AcquireMutexes<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcquireMutexes").finish_non_exhaustive()
+    }
+}
