@@ -9,9 +9,10 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use dashmap::{DashMap, Entry};
+use lockable::{AsyncLimit, LockableHashMap};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Semaphore};
-use turnwise_locks::{Limits, Locks};
+use turnwise_locks::{Limits, Locks, Mutexes};
 
 use crate::Options;
 use crate::race::{Bar, Contestant, Line, race};
@@ -19,6 +20,8 @@ use crate::race::{Bar, Contestant, Line, race};
 const OURS: &str = "turnwise";
 const COUNTED: &str = "map of tokio mutexes";
 const TOKIO: &str = "tokio";
+const MAP: &str = "map of tokio mutexes that stay";
+const LOCKABLE: &str = "lockable";
 const TIMED: &str = "tokio, and a timer";
 
 /// Mutexes by key, counted: whoever is the last takes it out.
@@ -169,6 +172,40 @@ fn permits(
     }
 }
 
+/// A value behind the lock of its key, one of 256 that stay.
+fn values(options: &Options) -> Vec<Line> {
+    const KEYS: u64 = 256;
+    let (runtime, values) = (alone(), Mutexes::<u64, u64>::new());
+    let ours = Contestant::new(OURS, move |operations| {
+        task(&runtime, operations, async {
+            for n in 0..operations {
+                *values.lock(n % KEYS).await.expect("open") += 1;
+            }
+        })
+    });
+    let (runtime, map) = (alone(), DashMap::<u64, Arc<Mutex<u64>>>::new());
+    let theirs = Contestant::new(MAP, move |operations| {
+        task(&runtime, operations, async {
+            for n in 0..operations {
+                let value = map.entry(n % KEYS).or_default().clone();
+                *value.lock_owned().await += 1;
+            }
+        })
+    });
+    let (runtime, map) = (alone(), Arc::new(LockableHashMap::<u64, u64>::new()));
+    let lockable = Contestant::new(LOCKABLE, move |operations| {
+        task(&runtime, operations, async {
+            for n in 0..operations {
+                let unlimited = AsyncLimit::no_limit();
+                let held = LockableHashMap::async_lock_owned(&map, n % KEYS, unlimited).await;
+                *held.expect("no limit").value_or_insert_with(|| 0) += 1;
+            }
+        })
+    });
+    let bars = [(MAP, 2.0, 1.3), (LOCKABLE, 1.0, 0.8)];
+    race(options, "a value by key", &[ours, theirs, lockable], &bars)
+}
+
 pub(crate) fn rows(options: &Options) -> Vec<Line> {
     let lease = Limits::NONE.lease(Duration::from_secs(60));
     let permits = [
@@ -176,5 +213,9 @@ pub(crate) fn rows(options: &Options) -> Vec<Line> {
         permits(options, "two permits in one request", 2, Limits::NONE, &[(TOKIO, 1.5, 1.0)]),
         permits(options, "a permit with a lease", 1, lease, &[(TIMED, 2.0, 1.2)]),
     ];
-    [fresh(options), handed(options)].into_iter().chain(permits).flatten().collect()
+    [fresh(options), values(options), handed(options)]
+        .into_iter()
+        .chain(permits)
+        .flatten()
+        .collect()
 }
