@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 
 use turnwise::{Actor, AskError, Reason};
 
-use crate::user_code::catch;
+use crate::user_code::{Payload, catch, ignore};
 
 /// The number of a hold. Those of one lock increase strictly, in the order in which the holds
 /// began, also if the lock was idle and gone in between.
@@ -80,6 +80,26 @@ struct Inner<T> {
     value: T,
 }
 
+impl<T> Inner<T> {
+    /// A use, in its turn; one that is refused leaves the closure. A panic does not pass through the
+    /// turn: it would end the resource.
+    fn use_with<F, R>(
+        &mut self,
+        fence: Fence,
+        f: &mut Option<F>,
+    ) -> Result<Result<R, Payload>, FencedError>
+    where
+        F: FnOnce(&mut T) -> R,
+    {
+        if let Some(newest) = self.newest.filter(|&newest| newest > fence) {
+            return Err(FencedError::Stale { newest });
+        }
+        self.newest = Some(fence);
+        let f = f.take().expect("a turn comes once");
+        Ok(catch(|| f(&mut self.value)))
+    }
+}
+
 /// Why a fenced resource was not used. The closure was not called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -112,19 +132,54 @@ impl<T: Send + 'static> Fenced<T> {
         fence: Fence,
         f: impl FnOnce(&mut T) -> R + Send,
     ) -> Result<R, FencedError> {
-        // A panic, also that of the closure's drop, does not pass through the turn: it would end
-        // the resource.
         let mut f = Some(f);
+        // One that is refused is dropped here, and not in the turn.
         let taken = &mut f;
-        let used = self.actor.with(move |inner| {
-            if let Some(newest) = inner.newest.filter(|&newest| newest > fence) {
-                return Err(FencedError::Stale { newest });
-            }
-            inner.newest = Some(fence);
-            let f = taken.take().expect("a turn comes once");
-            Ok(catch(|| f(&mut inner.value)))
-        });
+        let used = self.actor.with(move |inner| inner.use_with(fence, taken));
         match used {
+            Ok(used) => used.map(|called| called.unwrap_or_else(|panic| resume_unwind(panic))),
+            Err(error) => Err(FencedError::Refused(refused(error))),
+        }
+    }
+
+    /// [`with`](Self::with) for a task: awaits its turn, and blocks no thread. The place among the
+    /// uses is taken at the first poll. Dropped after that, it leaves the closure in its place.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with).
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Fence, Fenced, FencedError};
+    ///
+    /// # fn main() -> Result<(), FencedError> {
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let file = Fenced::new(0);
+    /// let fence = Fence::from_number(7);
+    /// let written = file.with_async(fence, |n| {
+    ///     *n += 1;
+    ///     *n
+    /// });
+    /// assert_eq!(written.await?, 1);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub async fn with_async<R: Send + 'static>(
+        &self,
+        fence: Fence,
+        f: impl FnOnce(&mut T) -> R + Send + 'static,
+    ) -> Result<R, FencedError> {
+        let mut f = Some(f);
+        let turn = move |inner: &mut Inner<T>| {
+            let used = inner.use_with(fence, &mut f);
+            ignore(|| drop(f));
+            used
+        };
+        match self.actor.call(turn).await {
             Ok(used) => used.map(|called| called.unwrap_or_else(|panic| resume_unwind(panic))),
             Err(error) => Err(FencedError::Refused(refused(error))),
         }

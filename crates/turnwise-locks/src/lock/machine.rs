@@ -218,10 +218,15 @@ pub(crate) struct Machine<W, T> {
     gone: isize,
     /// Somebody wants to know how long a hold lasts: before that, no clock is looked at.
     measured: bool,
+    /// So many holds are to end before room is lent again: what is lent is not measured.
+    to_measure: u32,
     estimate: Estimate,
 }
 
 impl<W, T: Term + Clone> Machine<W, T> {
+    /// How many holds are measured for a request that asked how long they last.
+    const MEASURED: u32 = 64;
+
     pub(crate) fn new(capacity: u64) -> Self {
         Machine {
             capacity,
@@ -232,6 +237,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
             queue: VecDeque::new(),
             gone: 0,
             measured: false,
+            to_measure: 0,
             estimate: Estimate::default(),
         }
     }
@@ -256,9 +262,9 @@ impl<W, T: Term + Clone> Machine<W, T> {
     }
 
     /// Lends all the room there is: from now on that counts as used, though no hold has it. None:
-    /// it must not, for somebody waits or wants to know how long holds last, or too much is used.
+    /// it must not, for a request waits, or one has asked how long holds last, or too much is used.
     pub(crate) fn lend(&mut self) -> Option<u64> {
-        if self.measured || !self.queue.is_empty() {
+        if self.to_measure > 0 || !self.queue.is_empty() {
             return None;
         }
         let room = self.capacity.checked_sub(self.used)?;
@@ -370,7 +376,10 @@ impl<W, T: Term + Clone> Machine<W, T> {
         if request.immediate {
             return Entered::Refused(Refusal::Busy);
         }
-        self.measured |= request.patience.is_some();
+        if request.patience.is_some() {
+            self.measured = true;
+            self.to_measure = Self::MEASURED;
+        }
         let since = self.look(&request, host);
         if let (Some(patience), Some(now)) = (request.patience, since) {
             let expected = self.expected(now);
@@ -468,6 +477,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
             return true;
         }
         let since = self.take_out(fence).and_then(|hold| hold.since);
+        self.to_measure = self.to_measure.saturating_sub(1);
         if let Some(since) = since.filter(|_| self.measured) {
             self.estimate.took(host.now().saturating_sub(since));
         }

@@ -354,3 +354,25 @@ impl fmt::Debug for SemaphoreBuilder {
         f.debug_struct("SemaphoreBuilder").field("permits", &self.permits).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_are_taken_without_a_turn_again_some_time_after_an_early_refusal() {
+        let semaphore = Semaphore::new(1);
+        let early = Limits::wait(Duration::from_nanos(1)).refuse_early();
+        let held = semaphore.try_acquire(1).unwrap();
+        assert!(semaphore.acquire_within(1, early).wait().is_err());
+        drop(held);
+        let turns = (0..1_000).take_while(|_| {
+            let took = semaphore.lender.lend(1);
+            if took.is_none() {
+                drop(semaphore.acquire().wait().unwrap());
+            }
+            took.is_none()
+        });
+        assert_eq!(turns.count(), 64);
+    }
+}

@@ -1,6 +1,7 @@
 //! Locks by key: who holds, who waits, and what becomes of a hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::Waker;
@@ -1010,4 +1011,28 @@ fn owners_and_readers_ask_for_several() {
     let refused = rw.lock_all_as(&me, [], ["a"], Limits::NONE).wait();
     assert_eq!(refused.unwrap_err(), LockError::Deadlock);
     drop(reader);
+}
+
+#[test]
+fn a_fenced_use_is_awaited() {
+    let (old, new) = (Fence::from_number(1), Fence::from_number(2));
+    let file = Fenced::new(String::new());
+    let waker = Wakes::new().waker();
+    let used = &mut pin!(file.with_async(new, |text| text.push('a')));
+    assert_eq!(poll(used, &waker), Some(Ok(())));
+    let late = &mut pin!(file.with_async(old, |text| text.push('b')));
+    assert_eq!(poll(late, &waker), Some(Err(FencedError::Stale { newest: new })));
+    let panics = &mut pin!(file.with_async(new, |_| panic!("used")));
+    assert!(catch_unwind(AssertUnwindSafe(|| poll(panics, &waker).is_some())).is_err());
+
+    // Inside another use it is refused, and never runs.
+    let same = file.clone();
+    let mut other = Box::pin(async move { same.with_async(new, |text| text.push('c')).await });
+    let inside = file.with(new, |text| {
+        text.push('d');
+        poll(&mut other, &waker)
+    });
+    assert!(matches!(inside, Ok(Some(Err(FencedError::Refused(_))))));
+    drop(other);
+    assert_eq!(file.with(new, |text| text.clone()).unwrap(), "ad");
 }
