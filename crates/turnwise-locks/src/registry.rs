@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
 use turnwise::time::{Timer, Timers};
-use turnwise::{Actor, Clock, MonotonicClock, Spawner};
+use turnwise::{Actor, Clock, Limit, MonotonicClock, Spawner};
 
 use crate::estimate::Estimates;
 use crate::keep::Keeper;
@@ -232,6 +232,8 @@ pub(crate) struct Registry<K, S> {
     timers: Option<Timers>,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
+    /// How many runs of a key may wait beside the one that runs.
+    capacity: Option<u32>,
     pub(crate) estimates: Estimates,
     pub(crate) me: Weak<Self>,
 }
@@ -242,10 +244,13 @@ pub(crate) struct More<K> {
     /// So long a key stays after its last use.
     pub(crate) keep_alive: Option<Duration>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
+    /// How many runs of a key may wait.
+    pub(crate) capacity: Option<u32>,
 }
 
 impl<K> More<K> {
-    pub(crate) const NONE: Self = More { timers: None, keep_alive: None, listener: None };
+    pub(crate) const NONE: Self =
+        More { timers: None, keep_alive: None, listener: None, capacity: None };
 }
 
 thread_local! {
@@ -292,6 +297,19 @@ enum Unpinned<K, S> {
 impl<K, S> Registry<K, S> {
     pub(crate) fn now(&self) -> Duration {
         now(self.clock.as_deref())
+    }
+
+    /// When a limit that begins now is over.
+    pub(crate) fn until(&self, limit: Limit) -> Option<Duration> {
+        match limit {
+            Limit::Within(limit) => self.now().checked_add(limit),
+            _ => None,
+        }
+    }
+
+    /// The part of a limit that is left.
+    pub(crate) fn left(&self, until: Option<Duration>, limit: Limit) -> Limit {
+        until.map_or(limit, |until| until.saturating_sub(self.now()).into())
     }
 
     /// The terms of a call that is made now.
@@ -384,7 +402,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         elsewhere: bool,
         more: More<K>,
     ) -> Arc<Self> {
-        let More { timers, keep_alive, listener } = more;
+        let More { timers, keep_alive, listener, capacity } = more;
         let shard = |_| {
             Shard(Mutex::new(Keys {
                 beside: HashMap::new(),
@@ -404,6 +422,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             timers,
             keeper: keep_alive.filter(|time| !time.is_zero()).map(Keeper::new),
             listener,
+            capacity,
             estimates: Estimates::default(),
             me: me.clone(),
         })
@@ -486,6 +505,25 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             None => Duration::ZERO,
             Some(waiting) => self.estimates.get(hash).wait(waiting, Duration::ZERO),
         }
+    }
+
+    /// True if as many runs of a key wait as may.
+    fn is_full(&self, entry: &Entry<K, S>) -> bool {
+        self.capacity.is_some_and(|capacity| entry.runs > capacity)
+    }
+
+    /// Pins a key that is pinned already, for a run, if its runs have to be counted. `None`: that
+    /// pin is enough.
+    pub(crate) fn count(&self, place: Place) -> Result<Option<Place>, NotStarted> {
+        if self.capacity.is_none() {
+            return Ok(None);
+        }
+        let mut keys = self.lock(self.shard_of(place.hash));
+        if self.is_full(keys.table.get(place.at)) {
+            return Err(NotStarted::Full);
+        }
+        keys.pin(place.at, Kind::Run);
+        Ok(Some(place))
     }
 
     /// Pins a key that is pinned already, for a run, if nothing of it runs or waits.
@@ -573,6 +611,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     pub(crate) fn pin(&self, key: K, kind: Kind) -> Result<Found<K, S>, NotStarted> {
         let Sought { key, hash, mut keys, at } = self.enter(key)?;
         if let Some(at) = at {
+            if kind == Kind::Run && self.is_full(keys.table.get(at)) {
+                // Its drop is user code: not under the lock.
+                drop(keys);
+                return Err(NotStarted::Full);
+            }
             let found = (Place { hash, at }, keys.pin(at, kind).actor().clone());
             drop(keys);
             // The pin is counted, so a panic must not lose it.

@@ -66,6 +66,9 @@ pub enum NotStarted {
     },
     /// Something of this key runs or waits, and it was not to wait.
     Busy,
+    /// As many runs of this key wait as may
+    /// ([`KeyedBuilder::capacity`](crate::KeyedBuilder::capacity)).
+    Full,
     /// The registry was shut down.
     Closed,
     /// Waiting could never end: what holds the key waits for the turn that this thread is inside
@@ -216,6 +219,7 @@ impl fmt::Display for NotStarted {
             NotStarted::TimedOut { waited } => write!(f, "its turn did not come in {waited:?}"),
             NotStarted::Expected { wait } => write!(f, "its turn is to be expected in {wait:?}"),
             NotStarted::Busy => f.write_str("the key is busy"),
+            NotStarted::Full => f.write_str("as many runs of the key wait as may"),
             NotStarted::Closed => f.write_str("the registry was shut down"),
             NotStarted::Deadlock(cycle) => cycle.fmt(f),
             NotStarted::WouldBlock => Reason::WouldBlock.fmt(f),

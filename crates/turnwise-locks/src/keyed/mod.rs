@@ -434,31 +434,47 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// assert_eq!(keyed.run(1, |()| ()), Err(RunError::NotStarted(NotStarted::Closed)));
     /// ```
     pub fn shutdown(&self, limit: impl Into<Limit>) -> KeyedReport {
-        let registry = &*self.registry;
         let limit = limit.into();
-        let until = match limit {
-            Limit::Within(limit) => registry.now().checked_add(limit),
-            _ => None,
-        };
+        let until = self.registry.until(limit);
         let mut report = KeyedReport::default();
-        for actor in registry.close() {
-            let left = match until {
-                Some(until) => until.saturating_sub(registry.now()).into(),
-                None => limit,
-            };
-            match actor.ended().within(left) {
-                Ok(true) => report.ended += 1,
-                Ok(false) => {
-                    actor.stop();
-                    match actor.ended().within(Limit::Immediate) {
-                        Ok(true) => report.stopped += 1,
-                        _ => report.running += 1,
-                    }
-                }
-                Err(_) => report.running += 1,
-            }
+        for actor in self.registry.close() {
+            let ended = actor.ended().within(self.registry.left(until, limit));
+            report.add(&actor, ended);
         }
         report
+    }
+
+    /// [`shutdown`](Self::shutdown) for a task: closes the registry in the call, and awaits the
+    /// rest. The limit counts from the call. Dropped before it is ready, it leaves a registry that
+    /// is closed, and runs what it had accepted.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::Keyed;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let keyed = Keyed::<u32>::new();
+    /// let report = keyed.shutdown_async(Duration::from_secs(1)).await;
+    /// assert!(report.is_complete());
+    /// # });
+    /// ```
+    pub fn shutdown_async<L: Into<Limit>>(
+        &self,
+        limit: L,
+    ) -> impl Future<Output = KeyedReport> + Send + use<K, S, L> {
+        let (registry, limit) = (self.registry.clone(), limit.into());
+        let until = registry.until(limit);
+        let all = registry.close();
+        async move {
+            let mut report = KeyedReport::default();
+            for actor in all {
+                let left = registry.left(until, limit);
+                let ended = actor.ended().within_async(left).await;
+                report.add(&actor, ended);
+            }
+            report
+        }
     }
 }
 
@@ -678,12 +694,14 @@ where
     Run::open(reply, actor, terms, registry).abortable(handle)
 }
 
+type KeyPin<K, S> = Pin<Arc<Registry<K, S>>>;
+
 /// A key that is pinned ([`Keyed::key`]): its runs need no look-up, and its state stays. Clones are
 /// the same pin.
 ///
 /// If it is the last use of its key, dropping it drops the key's state, inside a turn of the key.
 pub struct Key<K: Send + Sync + 'static, S: Send + 'static = ()> {
-    pin: Arc<Pin<Arc<Registry<K, S>>>>,
+    pin: Arc<KeyPin<K, S>>,
     actor: Actor<Slot<K, S>>,
 }
 
@@ -696,7 +714,17 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
     /// # Panics
     /// As [`Keyed::run`].
     pub fn run<R: Send>(&self, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, RunError<R>> {
-        run_on(&self.actor, &*self.pin, f)
+        match self.counted()? {
+            Some(pin) => run_on(&self.actor, pin, f),
+            None => run_on(&self.actor, &*self.pin, f),
+        }
+    }
+
+    /// A pin for one run, if those of the registry are counted.
+    fn counted(&self) -> Result<Option<KeyPin<K, S>>, NotStarted> {
+        let registry = self.pin.access();
+        let counted = registry.count(self.pin.place())?;
+        Ok(counted.map(|place| Pin::new(registry.clone(), place, Kind::Run)))
     }
 
     /// As [`Keyed::try_run`]. After a run in another thread, its result may be there a moment
@@ -743,7 +771,12 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
             if let Some(why) = registry.refused(self.pin.place(), &self.actor, terms) {
                 return Run::over(Err(why.into()));
             }
-            return start_on(registry, self.actor.clone(), self.pin.clone(), terms, f);
+            let actor = self.actor.clone();
+            return match self.counted() {
+                Ok(Some(pin)) => start_on(registry, actor, pin, terms, f),
+                Ok(None) => start_on(registry, actor, self.pin.clone(), terms, f),
+                Err(why) => Run::over(Err(why.into())),
+            };
         }
         let found = match registry.reserve(self.pin.place()) {
             Ok(found) => found,
@@ -787,9 +820,14 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         let registry = (*self.pin).registry();
         let (f, terms) = owning(f, |_| registry.terms(limits));
         if !limits.is_immediate() {
-            return match registry.refused(self.pin.place(), &self.actor, terms) {
-                Some(why) => Run::over(Err(why.into())),
-                None => run_async_on(registry, self.actor.clone(), self.pin.clone(), terms, f),
+            if let Some(why) = registry.refused(self.pin.place(), &self.actor, terms) {
+                return Run::over(Err(why.into()));
+            }
+            let actor = self.actor.clone();
+            return match self.counted() {
+                Ok(Some(pin)) => run_async_on(registry, actor, pin, terms, f),
+                Ok(None) => run_async_on(registry, actor, self.pin.clone(), terms, f),
+                Err(why) => Run::over(Err(why.into())),
             };
         }
         match registry.reserve(self.pin.place()) {
@@ -853,6 +891,25 @@ pub struct KeyedReport {
 }
 
 impl KeyedReport {
+    /// One more key, whose end was waited for.
+    fn add<K, S>(&mut self, actor: &Actor<Slot<K, S>>, ended: Result<bool, Reason>)
+    where
+        K: Send + Sync + 'static,
+        S: Send + 'static,
+    {
+        match ended {
+            Ok(true) => self.ended += 1,
+            Ok(false) => {
+                actor.stop();
+                match actor.ended().within(Limit::Immediate) {
+                    Ok(true) => self.stopped += 1,
+                    _ => self.running += 1,
+                }
+            }
+            Err(_) => self.running += 1,
+        }
+    }
+
     /// True if nothing is running any more.
     pub fn is_complete(&self) -> bool {
         self.running == 0
@@ -967,6 +1024,31 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// ```
     pub fn keep_alive(self, time: Duration) -> Self {
         KeyedBuilder { more: More { keep_alive: Some(time), ..self.more }, ..self }
+    }
+
+    /// Bounds how many runs of a key may wait beside the one that runs: one more is refused at once
+    /// with [`NotStarted::Full`]. Zero lets none wait. Keys are bounded each for itself.
+    ///
+    /// Exact, also with calls from many threads. A run that is cancelled gives its place back at
+    /// once; one whose wait is over, when its turn comes. Runs of a pinned [`Key`] take the short
+    /// lock of a shard then.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Keyed, Limits, NotStarted, RunError};
+    ///
+    /// let orders = Keyed::builder().capacity(1).build();
+    /// orders.run("ada", |()| {
+    ///     let first = orders.start("ada", Limits::NONE, |()| ());
+    ///     let second = orders.start("ada", Limits::NONE, |()| ()).wait();
+    ///     assert_eq!(second, Err(RunError::NotStarted(NotStarted::Full)));
+    ///     assert!(orders.run("bob", |()| ()).is_ok());
+    ///     drop(first);
+    /// })?;
+    /// # Ok::<(), RunError<()>>(())
+    /// ```
+    pub fn capacity(self, waiting: u32) -> Self {
+        KeyedBuilder { more: More { capacity: Some(waiting), ..self.more }, ..self }
     }
 
     /// Sets a listener for closures that take longer than their lease: called once, when it is

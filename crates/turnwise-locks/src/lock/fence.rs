@@ -81,8 +81,8 @@ struct Inner<T> {
 }
 
 impl<T> Inner<T> {
-    /// A use, in its turn; one that is refused leaves the closure. A panic does not pass through the
-    /// turn: it would end the resource.
+    /// A use, in its turn; one that is refused leaves the closure. A panic does not pass through
+    /// the turn: it would end the resource.
     fn use_with<F, R>(
         &mut self,
         fence: Fence,

@@ -218,7 +218,7 @@ pub(crate) struct Machine<W, T> {
     gone: isize,
     /// Somebody wants to know how long a hold lasts: before that, no clock is looked at.
     measured: bool,
-    /// So many holds are to end before room is lent again: what is lent is not measured.
+    /// The number of holds that are to end before room is lent again: what is lent is not measured.
     to_measure: u32,
     estimate: Estimate,
 }

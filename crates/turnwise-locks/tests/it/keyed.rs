@@ -18,6 +18,8 @@ use turnwise::executor::DrainQueue;
 use turnwise::{ThreadPool, VirtualClock};
 use turnwise_locks::{Admission, InMemory, Keyed, Limits, NotStarted, Refused, Run, RunError};
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// How much of a load is run: a part in debug builds, all of it in release builds.
 fn size(debug: usize, release: usize) -> usize {
     if cfg!(debug_assertions) { debug } else { release }
@@ -858,4 +860,106 @@ fn a_wait_of_zero_does_not_wait_for_a_pool() {
         let closed = keyed.try_run("b", |()| ()).unwrap_err().into_reason();
         assert_eq!(closed, NotStarted::Closed);
     });
+}
+
+/// Those that wait are counted, whatever call they came by, and give their places back.
+#[test]
+fn a_key_takes_as_many_waiting_runs_as_it_may() {
+    fn full<R>(outcome: Result<R, RunError<R>>) -> bool {
+        matches!(outcome, Err(RunError::NotStarted(NotStarted::Full)))
+    }
+    let pool = ThreadPool::builder().threads(1).build().unwrap();
+    let here = Keyed::builder().capacity(2).build();
+    let there = Keyed::builder().capacity(2).executor(pool.handle()).build();
+    for keyed in [here, there] {
+        let key = keyed.key("a").unwrap();
+        let (begin, begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let same = keyed.clone();
+        let holder = thread::spawn(move || {
+            same.run_within("a", Limits::NONE, move |()| {
+                begin.send(()).unwrap();
+                ended.recv().unwrap();
+            })
+        });
+        begun.recv().unwrap();
+        let first = keyed.start("a", Limits::NONE, |()| 1);
+        let second = key.run_async(Limits::NONE, async |()| 2);
+        assert!(full(keyed.run("a", |()| ())) && full(key.run(|()| ())));
+        assert!(full(keyed.start("a", SECOND, |()| ()).wait()));
+        assert!(full(key.start(SECOND, |()| ()).wait()));
+        assert!(full(keyed.run_async("a", SECOND, async |()| ()).wait()));
+        assert!(full(key.run_async(SECOND, async |()| ()).wait()));
+        assert!(full(keyed.run_all(["b", "a"], Limits::NONE, |_| ())));
+        assert_eq!(keyed.run("b", |()| 3), Ok(3));
+
+        assert!(first.cancel().is_ok());
+        let third = key.start(Limits::NONE, |()| 4);
+        assert!(full(key.run(|()| ())));
+        end.send(()).unwrap();
+        assert_eq!((second.wait(), third.wait()), (Ok(2), Ok(4)));
+        holder.join().unwrap().unwrap();
+        until("a place is free", || key.run(|()| 5) == Ok(5));
+        drop(key);
+        until("the key is gone", || keyed.is_empty());
+    }
+    let none = Keyed::builder().capacity(0).build();
+    none.run(1, |()| assert!(full(none.start(1, Limits::NONE, |()| ()).wait()))).unwrap();
+    assert_eq!(none.run(1, |()| 6), Ok(6));
+}
+
+#[test]
+fn the_bound_of_waiting_runs_is_exact_among_threads() {
+    const CAPACITY: u32 = 3;
+    let keyed = Keyed::builder().capacity(CAPACITY).build();
+    let (ran, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    let outcome = keyed.run(7, |()| {
+                        let waiting = keyed.info(&7).unwrap().runs;
+                        most.fetch_max(waiting, SeqCst);
+                        assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                        inside.fetch_sub(1, SeqCst);
+                    });
+                    match outcome {
+                        Ok(()) => ran.fetch_add(1, SeqCst),
+                        Err(RunError::NotStarted(NotStarted::Full)) => refused.fetch_add(1, SeqCst),
+                        Err(other) => panic!("{other}"),
+                    };
+                }
+            });
+        }
+    });
+    assert_eq!(ran.load(SeqCst) + refused.load(SeqCst), 16_000);
+    assert!(most.load(SeqCst) <= CAPACITY as usize + 1);
+    assert!(keyed.is_empty());
+}
+
+#[test]
+fn a_registry_is_shut_down_by_a_task() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let keyed = Keyed::new();
+    let (end, ended) = mpsc::channel::<()>();
+    let (begin, begun) = mpsc::channel();
+    let same = keyed.clone();
+    let holder = thread::spawn(move || {
+        same.run("a", move |()| {
+            begin.send(()).unwrap();
+            ended.recv().unwrap();
+        })
+    });
+    begun.recv().unwrap();
+    let waits = keyed.start("a", Limits::NONE, |()| ());
+    // The call closes.
+    let closing = keyed.shutdown_async(Duration::from_millis(5));
+    assert_eq!(keyed.run("b", |()| ()), Err(RunError::NotStarted(NotStarted::Closed)));
+    let report = runtime.block_on(closing);
+    assert_eq!((report.ended, report.running), (0, 1));
+    end.send(()).unwrap();
+    holder.join().unwrap().unwrap();
+    assert!(matches!(waits.wait(), Err(RunError::Gone(_))));
+    assert!(runtime.block_on(keyed.shutdown_async(SECOND)).is_complete());
 }
