@@ -162,6 +162,29 @@ impl Admission {
         }
     }
 
+    /// Admits an applicant whose row has nothing but its name, with a limit on the wait, as the
+    /// in-process [`Admission::apply`](turnwise_locks::Admission::apply) does:
+    /// [`admit_within`](Self::admit_within) with an empty row.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_redis::{Refused, Remote};
+    ///
+    /// let raffle = Remote::in_memory().admission("raffle", 1)?;
+    /// assert_eq!(raffle.apply("ada", Duration::from_secs(5)).wait()?.place, 1);
+    /// let late = raffle.apply("bob", Duration::from_secs(5)).wait();
+    /// assert_eq!(late.unwrap_err(), Refused::Closed { limit: 1 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn apply(
+        &self,
+        applicant: impl AsRef<str>,
+        limits: impl Into<Limits>,
+    ) -> Acquire<Admitted, Refused> {
+        self.admit_within(applicant.as_ref(), "", limits)
+    }
+
     /// Reserves a place, and waits for one as [`admit`](Self::admit) does. The client keeps it as
     /// long as the [`Reservation`] lives.
     pub fn reserve(&self, applicant: &str) -> Acquire<Reservation, Refused> {

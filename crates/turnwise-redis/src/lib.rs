@@ -8,7 +8,6 @@ mod admission_record;
 mod applications;
 mod attempt;
 mod business;
-mod clean;
 mod client;
 mod error;
 #[cfg(feature = "sqlite")]
@@ -25,6 +24,7 @@ mod requests;
 mod scripts;
 mod sent;
 mod server;
+mod slot_pool;
 mod slots;
 pub mod step;
 mod store;
@@ -41,7 +41,6 @@ pub use actors::{
 };
 pub use admission::{Admission, AdmissionInfo, Admitted, Reservation, Row};
 pub use attempt::{Acquire, Release};
-pub use clean::{CleanSlots, SlotJobError};
 pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError, Votes};
 #[cfg(feature = "sqlite")]
 pub use file::FileStore;
@@ -52,10 +51,13 @@ pub use name::NameError;
 pub use refused::{AdmissionError, Refused};
 pub use remote::{Remote, RemoteBuilder};
 pub use server::RedisStore;
+pub use slot_pool::{RunSlotError, Slot, SlotError, SlotPool, SlotPoolBuilder};
 pub use slots::{Slots, SlotsError, SlotsInfo};
 pub use store::{Called, Life, NoticeSink, Store};
 pub use tenure::Lost;
-pub use tick::{Attendance, Job, JobError, JobRun, Ticks};
+pub use tick::{Attendance, Job, JobError, JobRun, NotMine, OncePerTick, Ticks};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
-pub use turnwise_locks::{Fence, Fenced, FencedError, Limits, Owner, TickNumber};
+pub use turnwise_locks::{
+    Fence, Fenced, FencedError, Limits, Owner, Schedule, SlotId, StepZero, TickNumber,
+};

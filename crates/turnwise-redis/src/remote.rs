@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use turnwise_locks::Fence;
+use turnwise_locks::{Fence, Schedule, StepZero};
 
 use crate::actors::ActorsBuilder;
 use crate::admission::Admission;
@@ -19,10 +19,11 @@ use crate::name;
 use crate::record::REMEMBERED;
 use crate::refused::AdmissionError;
 use crate::server::RedisStore;
+use crate::slot_pool::SlotPoolBuilder;
 use crate::slots::{Slots, SlotsError};
 use crate::step::{Op, Step};
 use crate::store::Store;
-use crate::tick::Ticks;
+use crate::tick::{OncePerTick, Ticks};
 use crate::time::SHORTEST;
 
 /// A client of a store, which creates locks, slots, admissions, actors and ticks. Clones share the
@@ -128,6 +129,13 @@ impl Remote {
         Slots::new(self.client.clone(), name, places)
     }
 
+    /// Jobs in numbered places, each of which is set up before its use and cleaned up after it,
+    /// with the calls that they have in process: [`slots`](Self::slots) is below it. Nothing is
+    /// sent.
+    pub fn slot_pool(&self, name: &str, places: u32) -> SlotPoolBuilder {
+        SlotPoolBuilder::new(self.slots(name, places))
+    }
+
     /// First come, first served, exactly to a limit of up to 1,000,000,000 places. All clients use
     /// the same limit for a name. Nothing is sent.
     ///
@@ -166,6 +174,16 @@ impl Remote {
     /// Jobs that run once per tick.
     pub fn ticks(&self) -> Ticks {
         Ticks::new(self.client.clone())
+    }
+
+    /// Jobs that run once per tick of a schedule, with the calls that jobs have in process. Nothing
+    /// is sent.
+    ///
+    /// # Errors
+    /// [`StepZero`](turnwise_locks::StepZero) for a schedule whose ticks are shorter than a
+    /// microsecond, or [of one's own](turnwise_locks::Schedule::from_fn): the store counts periods.
+    pub fn once_per_tick(&self, schedule: Schedule) -> Result<OncePerTick, StepZero> {
+        OncePerTick::new(self.ticks(), schedule)
     }
 }
 

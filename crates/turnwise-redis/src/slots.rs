@@ -7,7 +7,6 @@ use turnwise::Reply;
 use turnwise_locks::Limits;
 
 use crate::attempt::Acquire;
-use crate::clean::CleanSlots;
 use crate::client::Owned;
 use crate::error::LockError;
 use crate::lock::{Guard, Wanted, acquire};
@@ -31,6 +30,9 @@ pub enum SlotsError {
         /// The number that was requested.
         places: u32,
     },
+    /// [`set_up`](crate::SlotPoolBuilder::set_up) has to come first: it decides of which type the
+    /// clean-up is.
+    SetUpLate,
 }
 
 impl fmt::Display for SlotsError {
@@ -41,6 +43,7 @@ impl fmt::Display for SlotsError {
             SlotsError::TooMany { places } => {
                 write!(f, "{places} places exceed the limit of {MOST}")
             }
+            SlotsError::SetUpLate => f.write_str("`set_up` has to come before `clean_up`"),
         }
     }
 }
@@ -80,7 +83,7 @@ pub struct Slots {
 pub struct SlotsInfo {
     /// The places that are held.
     pub held: Vec<u32>,
-    /// The places that are quarantined: see [`Slots::cleaned`].
+    /// The places that are quarantined: see [`SlotPool`](crate::SlotPool).
     pub quarantined: Vec<u32>,
     /// The number of free places.
     pub free: u32,
@@ -121,30 +124,6 @@ impl Slots {
     /// Returns false if the place is free.
     pub fn force_release(&self, place: u32) -> Reply<Result<bool, LockError>> {
         self.once(Step::Force { place }, |answer| answer == Answer::Forced(true))
-    }
-
-    /// Returns jobs in these places, each of which is clean when its job begins. `clean_up` removes
-    /// what a job leaves, such as files in a folder or an account. All clients of the pool have to
-    /// clean up the same way.
-    ///
-    /// # Examples
-    /// ```
-    /// use turnwise_redis::{Limits, Remote};
-    ///
-    /// let boxes = Remote::in_memory().slots("boxes", 2)?;
-    /// let boxes = boxes.cleaned(|place| {
-    ///     println!("the folder of box {place} is emptied");
-    ///     Ok::<_, std::io::Error>(())
-    /// });
-    /// let place = boxes.run(Limits::NONE, |place| place.place()).unwrap();
-    /// assert_eq!(place, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn cleaned<E>(
-        &self,
-        clean_up: impl Fn(u32) -> Result<(), E> + Send + Sync + 'static,
-    ) -> CleanSlots<E> {
-        CleanSlots::new(self.clone(), clean_up)
     }
 
     /// Returns a quarantined place to the pool. The next job there cleans it up first. Returns

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnwise_locks::{StepZero, TickNumber};
+use turnwise_locks::{Schedule, StepZero, TickNumber};
 
 use crate::attempt::{Acquire, Caller};
 use crate::business::Handles;
@@ -39,6 +39,151 @@ use crate::time::Moment;
 #[derive(Clone)]
 pub struct Ticks {
     client: Owned,
+}
+
+/// Runs a job once per tick among all programs that use the store: see
+/// [`Remote::once_per_tick`](crate::Remote::once_per_tick).
+///
+/// Its calls are those of the in-process [`OncePerTick`](turnwise_locks::OncePerTick), and so is
+/// the tick that a call belongs to: the one that has begun, or with [`nearest`](Self::nearest) the
+/// one that begins nearest to it. The store's clock says what time it is. Clones are the same jobs.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_locks::Schedule;
+/// use turnwise_redis::{NotMine, Remote};
+///
+/// let daily = Schedule::every(Duration::from_secs(24 * 3600))?;
+/// let jobs = Remote::in_memory().once_per_tick(daily)?;
+/// assert!(jobs.try_run("clean up", |tick| println!("tick {tick}")).is_ok());
+/// let second = jobs.try_run("clean up", |_| unreachable!());
+/// assert!(matches!(second, Err(NotMine::Taken { .. }))); // unless it is midnight
+/// # Ok::<(), turnwise_locks::StepZero>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OncePerTick {
+    ticks: Ticks,
+    every: Duration,
+    offset: Duration,
+    nearest: bool,
+    overlap: bool,
+}
+
+/// Why a job was not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotMine {
+    /// The tick has run, or runs, elsewhere.
+    Taken {
+        /// The time until the next tick.
+        next: Duration,
+    },
+    /// A run of an earlier tick has not ended.
+    StillRunning {
+        /// The number of that tick.
+        tick: TickNumber,
+        /// The time until the next tick.
+        next: Duration,
+    },
+    /// The store did not answer, or the name is not valid. If the tick was taken by the attempt, it
+    /// is not run again.
+    Failed(LockError),
+}
+
+impl fmt::Display for NotMine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotMine::Taken { next } => write!(f, "the tick was taken; the next is in {next:?}"),
+            NotMine::StillRunning { tick, .. } => write!(f, "the run of tick {tick} has not ended"),
+            NotMine::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotMine {}
+
+impl OncePerTick {
+    pub(crate) fn new(ticks: Ticks, schedule: Schedule) -> Result<Self, StepZero> {
+        let (every, offset) = schedule.period().ok_or(StepZero)?;
+        if every < Duration::from_micros(1) {
+            return Err(StepZero);
+        }
+        Ok(OncePerTick { ticks, every, offset, nearest: false, overlap: false })
+    }
+
+    /// A call belongs to the tick that begins nearest to it: for calls at the beginning of a tick
+    /// that may be a little early, as those of cron on several machines.
+    #[must_use]
+    pub fn nearest(self) -> Self {
+        OncePerTick { nearest: true, ..self }
+    }
+
+    /// A run that lasts beyond its tick does not keep others from running the next one: see
+    /// [`Job::overlapping`].
+    #[must_use]
+    pub fn allow_overlap(self) -> Self {
+        OncePerTick { overlap: true, ..self }
+    }
+
+    /// Runs the job on this thread, if it did not run in this tick, on whatever machine. Waits for
+    /// the store's answer, and for no run. May block.
+    ///
+    /// The tick is used by that, also if the job panics: the panic goes to the caller, and the next
+    /// run is one of the next tick.
+    ///
+    /// # Errors
+    /// [`NotMine`]: the job was not run.
+    ///
+    /// # Panics
+    /// With the job's own panic.
+    pub fn try_run<R>(&self, job: &str, f: impl FnOnce(TickNumber) -> R) -> Result<R, NotMine> {
+        let run = self.mine(self.attend(job).wait())?;
+        Ok(f(run.tick()))
+    }
+
+    /// [`try_run`](Self::try_run) for a task. Dropped while the job runs, it ends the run; the tick
+    /// stays used.
+    ///
+    /// # Errors
+    /// [`NotMine`]: the job was not run.
+    pub async fn try_run_async<R>(
+        &self,
+        job: &str,
+        f: impl AsyncFnOnce(TickNumber) -> R,
+    ) -> Result<R, NotMine> {
+        let run = self.mine(self.attend(job).await)?;
+        Ok(f(run.tick()).await)
+    }
+
+    fn attend(&self, job: &str) -> Acquire<Attendance> {
+        let job = match self.ticks.job(job, self.every) {
+            Ok(job) => job,
+            Err(JobError::Name(error)) => return Acquire::over(Err(error.into())),
+            Err(JobError::Step(_)) => unreachable!("it was looked at"),
+        };
+        let job = job.offset(self.offset.saturating_add(self.later()));
+        if self.overlap { job.overlapping().attend() } else { job.attend() }
+    }
+
+    /// A job counts to the nearest tick. So half a tick later, it counts from the beginning of one.
+    fn later(&self) -> Duration {
+        if self.nearest { Duration::ZERO } else { self.every / 2 }
+    }
+
+    /// The run of a tick that is this program's.
+    fn mine(&self, attended: Result<Attendance, LockError>) -> Result<JobRun, NotMine> {
+        // It was counted half a tick later, or not.
+        let until = |next: Duration| next.saturating_sub(self.later());
+        match attended {
+            Ok(Attendance::Mine(run)) => Ok(run),
+            Ok(Attendance::Taken { next }) => Err(NotMine::Taken { next: until(next) }),
+            Ok(Attendance::StillRunning { tick, next }) => {
+                Err(NotMine::StillRunning { tick, next: until(next) })
+            }
+            Err(error) => Err(NotMine::Failed(error)),
+        }
+    }
 }
 
 /// A job and its schedule: see [`Ticks::job`]. Clones are the same job.

@@ -1,18 +1,21 @@
 //! Properties of every store for its clients: in memory, in memory with faults, in memory without
 //! notices, in a file, in a server, and in a server behind a proxy that loses and doubles.
 
+#[allow(dead_code, reason = "it is a program")]
+#[path = "../examples/anywhere/main.rs"]
+mod anywhere;
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use support::world::{World, builder, contract};
 use support::{Dice, until};
 use turnwise_redis::{
-    Attendance, CleanSlots, Fenced, FencedError, Guard, Limits, LockError, NameError, Owner,
-    ReleaseError, SlotJobError,
+    Attendance, Fenced, FencedError, Limits, LockError, NameError, NotMine, Owner, ReleaseError,
+    RunSlotError, Schedule, Slot, SlotError, SlotId, SlotPool, SlotsError,
 };
 
 contract! {
@@ -99,20 +102,27 @@ contract! {
         let clients = world.clients(2);
         let cleaned = Arc::new(Mutex::new(Vec::new()));
         let pools = [0, 1].map(|index| {
-            let (slots, cleaned) = (clients[index].slots("a", 2).unwrap(), cleaned.clone());
-            slots.cleaned(move |place| {
-                cleaned.lock().unwrap().push(place);
-                Ok::<(), String>(())
-            })
+            let cleaned = cleaned.clone();
+            let pool = clients[index].slot_pool("a", 2).set_up(|_| Ok::<_, String>(7));
+            let pool = pool.clean_up(move |slot, value| {
+                cleaned.lock().unwrap().push((slot.index(), value));
+                Ok(())
+            });
+            pool.build().unwrap()
         });
-        let number = |pool: &CleanSlots<String>| pool.run(Limits::NONE, |place| place.place());
-        assert_eq!(number(&pools[0]), Ok(1));
-        assert_eq!(*cleaned.lock().unwrap(), [1]);
+        let number = |pool: &SlotPool<i32, String>| {
+            pool.run(Limits::NONE, |slot| {
+                **slot += 1;
+                slot.id().index()
+            })
+        };
+        assert_eq!(number(&pools[0]), Ok(0));
+        assert_eq!(*cleaned.lock().unwrap(), [(0, Some(8))]);
         // A job whose future is dropped midway.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let started = AtomicBool::new(false);
-            let never = async |_: &Guard| {
+            let never = async |_: &mut Slot<i32>| {
                 started.store(true, SeqCst);
                 std::future::pending::<()>().await
             };
@@ -127,17 +137,33 @@ contract! {
             }
         });
         until("it is given back", || pools[1].slots().info().wait().unwrap().unwrap().free == 2);
-        assert_eq!(number(&pools[1]), Ok(1));
-        assert_eq!(*cleaned.lock().unwrap(), [1, 1, 1]);
+        assert_eq!(number(&pools[1]), Ok(0));
+        assert_eq!(*cleaned.lock().unwrap(), [(0, Some(8)), (0, None), (0, Some(8))]);
         // The place of a job that panics is cleaned up.
         let panics = || pools[0].run(Limits::NONE, |_| panic!("a job"));
         let panicked: Result<Result<(), _>, _> =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
         assert!(panicked.is_err());
         assert_eq!(cleaned.lock().unwrap().len(), 4);
-        let last = pools[0].run_async(Limits::NONE, async |place: &Guard| place.place());
-        assert_eq!(runtime.block_on(last), Ok(1));
+        let last = pools[0].run_async(Limits::NONE, async |slot: &mut Slot<i32>| slot.fence());
+        assert!(runtime.block_on(last).is_ok());
         assert_eq!(cleaned.lock().unwrap().len(), 5);
+        // A set-up that fails has its place cleaned up.
+        let here = cleaned.clone();
+        let fails = clients[0].slot_pool("a", 2).set_up(|slot| match slot.index() {
+            0 => Err("no device"),
+            _ => Ok(7),
+        });
+        let fails = fails.clean_up(move |slot, value| {
+            here.lock().unwrap().push((slot.index(), value));
+            Ok(())
+        });
+        let ran = fails.build().unwrap().run(Limits::NONE, |_| ());
+        assert_eq!(ran, Err(RunSlotError::NotStarted(SlotError::SetUp("no device"))));
+        assert_eq!(cleaned.lock().unwrap().last(), Some(&(0, None)));
+        assert_eq!(number(&pools[1]), Ok(0));
+        let late = clients[0].slot_pool("a", 2).clean_up(|_, _| Ok(())).set_up(|_| Ok::<_, ()>(1));
+        assert_eq!(late.build().unwrap_err(), SlotsError::SetUpLate);
     }
 
     /// A place that cannot be cleaned up is not granted before it is repaired.
@@ -146,29 +172,40 @@ contract! {
         let slots = client.slots("a", 2).unwrap();
         let fails = Arc::new(AtomicUsize::new(1));
         let fail = fails.clone();
-        let pool = slots.cleaned(move |place| match fail.load(SeqCst) == place as usize {
-            true => Err(format!("box {place} is stuck")),
+        let pool = client.slot_pool("a", 2).set_up(|_| Ok(()));
+        let pool = pool.clean_up(move |slot, _| match fail.load(SeqCst) == 1 + slot.index() {
+            true => Err(format!("box {slot} is stuck")),
             false => Ok(()),
         });
-        let ran = pool.run(Limits::NONE, |place| place.place());
-        let error = "box 1 is stuck".to_owned();
-        assert_eq!(ran, Err(SlotJobError::CleanUp { value: 1, place: 1, error: error.clone() }));
+        let pool = pool.build().unwrap();
+        let ran = pool.run(Limits::NONE, |slot| slot.id().index());
+        let (slot, error) = (SlotId::from_index(0).unwrap(), "box 0 is stuck".to_owned());
+        assert_eq!(ran, Err(RunSlotError::CleanUp { value: 0, slot, error: error.clone() }));
         let info = slots.info().wait().unwrap().unwrap();
         assert_eq!((info.held.len(), &info.quarantined[..], info.free), (0, &[1][..], 1));
-        assert_eq!(pool.run(Limits::NONE, |place| place.place()), Ok(2));
+        assert_eq!(pool.run(Limits::NONE, |slot| slot.id().index()), Ok(1));
         let held = slots.take().wait().unwrap();
         assert_eq!(slots.take_within(Duration::ZERO).wait().unwrap_err(), LockError::Busy);
         // Repaired, and still dirty: the next job cleans it up first, or reports that it cannot.
         let repaired = slots.repair(1).wait().unwrap().unwrap();
         assert!(repaired || !world.is_sound());
         let ran = pool.run(Limits::NONE, |_| ());
-        assert_eq!(ran, Err(SlotJobError::NotClean { place: 1, error }));
+        let not_clean = SlotError::CleanUp { slot, error };
+        assert_eq!(ran, Err(RunSlotError::NotStarted(not_clean)));
         fails.store(0, SeqCst);
         let repaired = slots.repair(1).wait().unwrap().unwrap();
         assert!(repaired || !world.is_sound());
-        assert_eq!(pool.run(Limits::NONE, |place| place.place()), Ok(1));
+        assert_eq!(pool.run(Limits::NONE, |slot| slot.id().index()), Ok(0));
         assert_eq!(slots.repair(1).wait().unwrap(), Ok(false));
         drop(held);
+    }
+
+    /// The example's programs come to the same as in process.
+    fn the_same_programs_here_and_there(world) {
+        let remote = &world.clients(1)[0];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (here, far) = runtime.block_on(async { (anywhere::here().await, anywhere::far(remote).await) });
+        assert_eq!(far.unwrap(), here.unwrap());
     }
 
     fn what_is_held_is_busy_and_times_out(world) {
@@ -339,6 +376,22 @@ contract! {
             Attendance::StillRunning { tick, .. } => assert_eq!(tick, run.tick()),
             other => panic!("{other:?}"),
         }
+        // In the calls that jobs have in process, a tick is the one that has begun.
+        let day = Duration::from_secs(24 * 3600);
+        let daily = Schedule::every(day).unwrap().offset(Duration::from_secs(3600));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let jobs = clients[1].once_per_tick(daily.clone()).unwrap();
+        assert_eq!(jobs.try_run("daily", |tick| tick), Ok(daily.tick_at(now)));
+        match clients[2].once_per_tick(daily.clone()).unwrap().try_run("daily", |_| ()) {
+            Err(NotMine::Taken { next }) => assert!(next <= day),
+            other => panic!("{other:?}"),
+        }
+        let nearest = clients[1].once_per_tick(daily.clone()).unwrap().nearest();
+        assert_eq!(nearest.try_run("near", |tick| tick), Ok(daily.nearest_tick_at(now)));
+        let own = Schedule::from_fn(|_| (0, Duration::MAX));
+        assert!(clients[0].once_per_tick(own).is_err());
+        let named = jobs.try_run("", |_| ());
+        assert!(matches!(named, Err(NotMine::Failed(LockError::Name(_)))), "{named:?}");
         let Attendance::Mine(second) = often("often").overlapping().attend().wait().unwrap() else {
             panic!()
         };

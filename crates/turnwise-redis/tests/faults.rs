@@ -41,9 +41,9 @@ fn holder() {
 fn worker() {
     let Ok(url) = env::var("WORKER_OF") else { return };
     let remote = builder().connect(&url).unwrap();
-    let boxes = remote.slots("boxes", 2).unwrap().cleaned(|_| Ok::<(), String>(()));
-    let _ = boxes.run(Limits::NONE, |place| {
-        println!("begun {}", place.place());
+    let boxes = remote.slot_pool("boxes", 2).build().unwrap();
+    let _ = boxes.run(Limits::NONE, |slot| {
+        println!("begun {}", slot.id());
         thread::park();
     });
 }
@@ -57,19 +57,20 @@ fn a_worker_is_killed_in_its_job() {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let said = BufReader::new(child.stdout.take().unwrap());
     let mut worker = Holder { child, said };
-    assert_eq!(worker.says("begun "), "1");
+    assert_eq!(worker.says("begun "), "0");
     drop(worker);
-    let slots = builder().connect(&server.url()).unwrap().slots("boxes", 2).unwrap();
+    let remote = builder().connect(&server.url()).unwrap();
     let cleaned = Arc::new(std::sync::Mutex::new(Vec::new()));
     let here = cleaned.clone();
-    let boxes = slots.cleaned(move |place| {
-        here.lock().unwrap().push(place);
-        Ok::<(), String>(())
+    let boxes = remote.slot_pool("boxes", 2).clean_up(move |slot, value| {
+        here.lock().unwrap().push((slot.index(), value.is_some()));
+        Ok(())
     });
-    assert_eq!(boxes.run(Limits::NONE, |place| place.place()), Ok(2));
-    until("its lease is over", || slots.info().wait().unwrap().unwrap().free == 2);
-    assert_eq!(boxes.run(Limits::NONE, |place| place.place()), Ok(1));
-    assert_eq!(*cleaned.lock().unwrap(), [2, 1, 1]);
+    let boxes = boxes.build().unwrap();
+    assert_eq!(boxes.run(Limits::NONE, |slot| slot.id().index()), Ok(1));
+    until("its lease is over", || boxes.slots().info().wait().unwrap().unwrap().free == 2);
+    assert_eq!(boxes.run(Limits::NONE, |slot| slot.id().index()), Ok(0));
+    assert_eq!(*cleaned.lock().unwrap(), [(1, true), (0, false), (0, true)]);
 }
 
 struct Holder {

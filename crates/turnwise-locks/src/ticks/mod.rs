@@ -62,6 +62,7 @@ struct Shared {
     schedule: Schedule,
     wall: Box<dyn Fn() -> Duration + Send + Sync>,
     overlap: bool,
+    nearest: bool,
     timers: Option<Timers>,
     executor: Option<Arc<dyn Executor>>,
     book: Mutex<Book>,
@@ -145,6 +146,7 @@ impl OncePerTick {
             schedule,
             wall: Box::new(since_the_epoch),
             overlap: false,
+            nearest: false,
             timers: None,
             executor: None,
         }
@@ -163,7 +165,7 @@ impl OncePerTick {
     /// With the job's own panic, or that of the wall clock or the schedule; with one of those, no
     /// tick is used.
     pub fn try_run<R>(&self, job: &str, f: impl FnOnce(TickNumber) -> R) -> Result<R, NotMine> {
-        let (f, tick) = owning(f, |_| self.shared.tick());
+        let (f, tick) = owning(f, |_| self.shared.tick_of_call());
         let _running = self.shared.take(job, tick)?;
         Ok(f(tick))
     }
@@ -222,6 +224,15 @@ impl Shared {
     /// The present tick. Runs user code.
     fn tick(&self) -> TickNumber {
         self.schedule.tick_at((self.wall)())
+    }
+
+    /// The tick that a call belongs to. Runs user code.
+    fn tick_of_call(&self) -> TickNumber {
+        let now = (self.wall)();
+        match self.nearest {
+            true => self.schedule.nearest_tick_at(now),
+            false => self.schedule.tick_at(now),
+        }
     }
 
     /// Takes this tick of the job, if it can be had (O1).
@@ -298,11 +309,20 @@ pub struct OncePerTickBuilder {
     schedule: Schedule,
     wall: Box<dyn Fn() -> Duration + Send + Sync>,
     overlap: bool,
+    nearest: bool,
     timers: Option<Timers>,
     executor: Option<Arc<dyn Executor>>,
 }
 
 impl OncePerTickBuilder {
+    /// A [`try_run`](OncePerTick::try_run) belongs to the tick that begins nearest to it, and not
+    /// to the one that has begun: for calls at the beginning of a tick that may be a little early,
+    /// as those of cron. [Attended](OncePerTick::attend) jobs run at the beginning of their ticks
+    /// in any case.
+    pub fn nearest(self) -> Self {
+        OncePerTickBuilder { nearest: true, ..self }
+    }
+
     /// A run that lasts beyond its tick does not keep others from running the next one.
     pub fn allow_overlap(self) -> Self {
         OncePerTickBuilder { overlap: true, ..self }
@@ -329,10 +349,10 @@ impl OncePerTickBuilder {
 
     /// Makes it.
     pub fn build(self) -> OncePerTick {
-        let OncePerTickBuilder { schedule, wall, overlap, timers, executor } = self;
+        let OncePerTickBuilder { schedule, wall, overlap, nearest, timers, executor } = self;
         let book = Book { jobs: HashMap::new(), floor: None, sweep_at: SWEEP_FROM };
         let book = Mutex::new(book);
-        let shared = Shared { schedule, wall, overlap, timers, executor, book };
+        let shared = Shared { schedule, wall, overlap, nearest, timers, executor, book };
         OncePerTick { shared: Arc::new(shared) }
     }
 }

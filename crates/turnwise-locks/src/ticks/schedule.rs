@@ -100,6 +100,36 @@ impl Schedule {
         TickNumber(self.look(time).0)
     }
 
+    /// The tick that begins nearest to this time since the epoch. Of a schedule
+    /// [of one's own](Self::from_fn), the tick of this time.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Schedule, TickNumber};
+    ///
+    /// let hourly = Schedule::every(Duration::from_secs(3600))?;
+    /// let early = Duration::from_millis(3_599_990); // ten milliseconds before one o'clock
+    /// assert_eq!(hourly.tick_at(early), TickNumber(0));
+    /// assert_eq!(hourly.nearest_tick_at(early), TickNumber(1));
+    /// # Ok::<(), turnwise_locks::StepZero>(())
+    /// ```
+    pub fn nearest_tick_at(&self, time: Duration) -> TickNumber {
+        match self.period() {
+            Some((step, _)) => self.tick_at(time.saturating_add(step / 2)),
+            None => self.tick_at(time),
+        }
+    }
+
+    /// The time between its ticks, and when tick 0 begins, after the epoch. `None` of a schedule
+    /// [of one's own](Self::from_fn).
+    pub fn period(&self) -> Option<(Duration, Duration)> {
+        match self.0 {
+            Kind::Every { step, offset } => Some((step, offset)),
+            Kind::Own(_) => None,
+        }
+    }
+
     /// The tick, and when the next one begins.
     pub(super) fn look(&self, time: Duration) -> (u64, Duration) {
         match &self.0 {

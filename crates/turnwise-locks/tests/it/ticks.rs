@@ -308,3 +308,32 @@ fn it_runs_by_itself() {
         drop(attendance);
     });
 }
+
+#[test]
+fn a_call_may_belong_to_the_tick_that_is_nearest() {
+    let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
+    let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
+    let jobs = OncePerTick::builder(schedule())
+        .wall(move || wall.now())
+        .timers(timers.clone())
+        .executor(queue.handle())
+        .nearest()
+        .build();
+    let (tell, told) = mpsc::channel();
+    let attended = jobs.attend("attended", Missed::Skip, move |tick| tell.send(tick).unwrap());
+    clock.advance(STEP - Duration::from_secs(1));
+    assert_eq!(jobs.try_run("early", |tick| tick), Ok(TickNumber(1)));
+    // What attends runs at the beginning of the tick, and not half of one before.
+    timers.run_due();
+    queue.run_until_idle();
+    assert!(told.try_recv().is_err());
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(jobs.try_run("early", |_| ()), Err(NotMine::Taken { tick: TickNumber(1) }));
+    timers.run_due();
+    queue.run_until_idle();
+    assert_eq!(told.try_recv(), Ok(TickNumber(1)));
+    assert_eq!(jobs.try_run("attended", |_| ()), Err(NotMine::Taken { tick: TickNumber(1) }));
+    clock.advance(STEP / 2);
+    assert_eq!(jobs.try_run("early", |tick| tick), Ok(TickNumber(2)));
+    drop(attended);
+}
