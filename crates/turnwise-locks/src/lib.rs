@@ -9,7 +9,9 @@ mod keep;
 mod keyed;
 mod limits;
 mod lock;
+mod map;
 mod overrun;
+mod rate;
 mod registry;
 mod slots;
 mod sync;
@@ -33,6 +35,7 @@ pub use lock::{
     SemaphoresBuilder, WriteGuard,
 };
 pub use overrun::Overrun;
+pub use rate::{AcquireRate, Rate, RateError, RateLimits};
 pub use slots::{
     AcquireSlot, CleanUpError, FinishError, PoolView, RepairError, RunSlotError, Slot,
     SlotBuildError, SlotError, SlotId, SlotPool, SlotPoolBuilder, SlotRun, SlotState, SlotView,

@@ -3,14 +3,13 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::future::Future;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread::panicking;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
 use turnwise::time::Timers;
 use turnwise::{Actor, Limit};
 
@@ -20,8 +19,8 @@ use super::error::{Closed, LockError};
 use super::fence::Fence;
 use super::{Guard, Locks};
 use crate::limits::Limits;
-use crate::registry::{Comparing, comparing};
-use crate::sync::{Mutex, MutexGuard as Locked, shards};
+use crate::map::Map;
+use crate::registry::comparing;
 use crate::user_code::{ignore, owning};
 
 /// A map of values, each behind a fair lock of its key: a guard leads to the value, and may be held
@@ -56,20 +55,9 @@ pub struct Mutexes<K: Send + Sync + 'static, T: Send + 'static> {
 
 struct Inner<K: Send + Sync + 'static, T> {
     locks: Locks<K>,
-    values: Box<[Shard<K, T>]>,
-    hasher: DefaultHashBuilder,
-    make: Box<dyn Fn(&K) -> T + Send + Sync>,
-}
-
-// Two shards never share a line of the processor's cache, nor the line that is fetched with it.
-#[repr(align(128))]
-struct Shard<K, T>(Mutex<HashTable<Entry<K, T>>>);
-
-struct Entry<K, T> {
-    hash: u64,
-    key: K,
     /// None while a guard has it.
-    value: Option<T>,
+    values: Map<K, Option<T>>,
+    make: Box<dyn Fn(&K) -> T + Send + Sync>,
 }
 
 /// The value of a key, which is locked: [`Mutexes::lock`]. Dropping it lets the next in.
@@ -131,9 +119,7 @@ where
     }
 
     fn over(locks: Locks<K>, make: impl Fn(&K) -> T + Send + Sync + 'static) -> Self {
-        let values = (0..shards()).map(|_| Shard(Mutex::new(HashTable::new()))).collect();
-        let inner =
-            Inner { locks, values, hasher: DefaultHashBuilder::default(), make: Box::new(make) };
+        let inner = Inner { locks, values: Map::new(), make: Box::new(make) };
         Mutexes { inner: Arc::new(inner) }
     }
 
@@ -225,13 +211,14 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let inner = &self.inner;
-        inner.values(inner.hash(key), |values, hash| values.find(hash, same(key)).is_some())
+        let values = &self.inner.values;
+        let hash = values.hash(key);
+        values.shard(hash, |entries| entries.find(hash, key).is_some())
     }
 
     /// How many keys have a value, those that are locked included. Stale on return.
     pub fn len(&self) -> usize {
-        self.inner.values.iter().map(|shard| shard.lock().len()).sum()
+        self.inner.values.len()
     }
 
     /// True if no key has a value. Stale on return.
@@ -246,68 +233,32 @@ where
     }
 }
 
-impl<K, T> Shard<K, T> {
-    /// # Panics
-    /// Inside the `Eq` of a key: the lock may be this thread's.
-    fn lock(&self) -> Locked<'_, HashTable<Entry<K, T>>> {
-        assert!(!comparing(), "the Eq of a key must not use a map of keys");
-        self.0.lock()
-    }
-}
-
-/// Compares keys. User code.
-fn same<K: Borrow<Q>, Q: Eq + ?Sized, T>(key: &Q) -> impl Fn(&Entry<K, T>) -> bool {
-    move |entry| entry.key.borrow() == key
-}
-
-impl<K: Send + Sync + 'static, T> Inner<K, T> {
-    /// The hash of a key. User code.
-    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        self.hasher.hash_one(key)
-    }
-
-    /// Uses the values of a shard. The only user code inside is the key's `Eq`.
-    fn values<R>(&self, hash: u64, f: impl FnOnce(&mut HashTable<Entry<K, T>>, u64) -> R) -> R {
-        // Those of the table are the lowest bits.
-        let shard = (hash >> 32) as usize & (self.values.len() - 1);
-        let mut values = self.values[shard].lock();
-        let _comparing = Comparing::new();
-        f(&mut values, hash)
-    }
-
+impl<K: Clone + Hash + Eq + Send + Sync + 'static, T> Inner<K, T> {
     /// Takes the value of a key out, whose lock is held, or makes it.
-    fn take_out(&self, key: &K) -> T
-    where
-        K: Clone + Hash + Eq,
-    {
-        let hash = self.hash(key);
-        let there = self.values(hash, |values, hash| {
-            values.find_mut(hash, same(key)).map(|entry| entry.value.take())
-        });
+    fn take_out(&self, key: &K) -> T {
+        let hash = self.values.hash(key);
+        let there = self.values.shard(hash, |all| all.find(hash, key).map(Option::take));
         if let Some(Some(value)) = there {
             return value;
         }
         let value = (self.make)(key);
         if there.is_none() {
-            let entry = Entry { hash, key: key.clone(), value: None };
-            self.values(hash, |values, hash| {
-                values.insert_unique(hash, entry, |entry| entry.hash);
-            });
+            let key = key.clone();
+            self.values.shard(hash, |all| all.insert(hash, key, None));
         }
         value
     }
 
     /// Puts the value of a key back, whose lock is held; with none, its entry goes.
-    fn put_back(&self, key: &K, mut value: Option<T>)
-    where
-        K: Hash + Eq,
-    {
-        let gone = self.values(self.hash(key), |values, hash| {
-            let mut entry = values.find_entry(hash, same(key)).ok()?;
+    fn put_back(&self, key: &K, mut value: Option<T>) {
+        let hash = self.values.hash(key);
+        let gone = self.values.shard(hash, |all| {
             if value.is_none() {
-                return Some(entry.remove().0);
+                return all.remove(hash, key);
             }
-            entry.get_mut().value = value.take();
+            if let Some(place) = all.find(hash, key) {
+                *place = value.take();
+            }
             None
         });
         // Outside of the shard's lock.

@@ -20,6 +20,7 @@ mod nesting;
 mod panics;
 mod promises;
 mod question_mark;
+mod rate;
 mod rw;
 mod semaphore;
 mod semaphores;

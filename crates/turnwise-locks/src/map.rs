@@ -1,0 +1,109 @@
+//! A map in shards whose only user code under a lock is the `Eq` of its keys.
+
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::registry::{Comparing, comparing};
+use crate::sync::{Mutex, MutexGuard, shards};
+
+/// Keys and their values. A key is looked up in its shard, which is locked meanwhile.
+pub(crate) struct Map<K, V> {
+    shards: Box<[Shard<K, V>]>,
+    hasher: DefaultHashBuilder,
+}
+
+// Two shards never share a line of the processor's cache, nor the line that is fetched with it.
+#[repr(align(128))]
+struct Shard<K, V>(Mutex<Entries<K, V>>);
+
+/// The entries of a shard.
+pub(crate) struct Entries<K, V> {
+    table: HashTable<Entry<K, V>>,
+    /// At this number it is looked through for those that are over.
+    sweep_at: usize,
+}
+
+pub(crate) struct Entry<K, V> {
+    hash: u64,
+    key: K,
+    pub(crate) value: V,
+}
+
+/// Fewer entries than these are not worth a look.
+const SWEEP_FROM: usize = 64;
+
+impl<K, V> Map<K, V> {
+    pub(crate) fn new() -> Self {
+        let entries = || Entries { table: HashTable::new(), sweep_at: SWEEP_FROM };
+        Map {
+            shards: (0..shards()).map(|_| Shard(Mutex::new(entries()))).collect(),
+            hasher: DefaultHashBuilder::default(),
+        }
+    }
+
+    /// The hash of a key. User code.
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().table.len()).sum()
+    }
+
+    /// Uses the entries of the shard of this hash.
+    pub(crate) fn shard<R>(&self, hash: u64, f: impl FnOnce(&mut Entries<K, V>) -> R) -> R {
+        // Those of the table are the lowest bits.
+        let mut entries = self.shards[(hash >> 32) as usize & (self.shards.len() - 1)].lock();
+        let _comparing = Comparing::new();
+        f(&mut entries)
+    }
+}
+
+impl<K, V> Shard<K, V> {
+    /// # Panics
+    /// Inside the `Eq` of a key: the lock may be this thread's.
+    fn lock(&self) -> MutexGuard<'_, Entries<K, V>> {
+        assert!(!comparing(), "the Eq of a key must not use a map of keys");
+        self.0.lock()
+    }
+}
+
+impl<K, V> Entries<K, V> {
+    /// The value of a key. User code: the key's `Eq`, here and in the next.
+    pub(crate) fn find<Q>(&mut self, hash: u64, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let entry = self.table.find_mut(hash, |entry| entry.key.borrow() == key)?;
+        Some(&mut entry.value)
+    }
+
+    /// Takes the entry of a key out.
+    pub(crate) fn remove<Q>(&mut self, hash: u64, key: &Q) -> Option<Entry<K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let found = self.table.find_entry(hash, |entry| entry.key.borrow() == key).ok()?;
+        Some(found.remove().0)
+    }
+
+    /// Puts a key in that is not there.
+    pub(crate) fn insert(&mut self, hash: u64, key: K, value: V) {
+        self.table.insert_unique(hash, Entry { hash, key, value }, |entry| entry.hash);
+    }
+
+    /// Takes out what is over, if the number of entries has doubled since the last time: for the
+    /// caller to drop outside of the lock.
+    pub(crate) fn sweep(&mut self, is_over: impl Fn(&V) -> bool) -> Vec<Entry<K, V>> {
+        if self.table.len() < self.sweep_at {
+            return Vec::new();
+        }
+        let over = self.table.extract_if(|entry| is_over(&entry.value)).collect();
+        self.sweep_at = SWEEP_FROM.max(2 * self.table.len());
+        over
+    }
+}

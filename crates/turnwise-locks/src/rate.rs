@@ -1,0 +1,460 @@
+//! Rates by key.
+//!
+//! Of each key that was used lately, a map has the time at which all its permits are there again. A
+//! request moves that on by what it takes, and may go as soon as no more than a burst is missing.
+//! So requests go in the order of the calls, and none is woken in vain.
+//!
+//! This is the generic cell rate algorithm (ATM Forum, Traffic Management 4.0, 1996; ITU-T I.371).
+
+use std::borrow::Borrow;
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use turnwise::time::{Sleep, Timers};
+use turnwise::{Limit, Reason, WaitError, promise, promise_on};
+
+use crate::limits::shown;
+use crate::map::{Entry, Map};
+use crate::user_code::{ignore, owning};
+
+/// How many permits a key gets in a time, and how many at once.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_locks::Rate;
+///
+/// let ten_a_second = Rate::new(10, Duration::from_secs(1))?; // and ten at once
+/// let smooth = ten_a_second.burst(1)?; // one each 100 ms
+/// # Ok::<(), turnwise_locks::RateError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// From one permit to the next.
+    period: Duration,
+    burst: u32,
+}
+
+/// Why a request got no permits: it has taken none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RateError {
+    /// They are there after this time, which is longer than the request was to wait.
+    Expected {
+        /// The time, from the call on.
+        wait: Duration,
+    },
+    /// The request is for more permits than there are at once.
+    TooMany {
+        /// The number that there are at once.
+        burst: u32,
+    },
+    /// A request, or a rate, is for no permits, or a rate for no time.
+    Zero,
+    /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
+    WouldBlock,
+    /// The outcome was taken by an earlier poll.
+    Taken,
+}
+
+impl Rate {
+    /// This many permits in this time, all of which may be taken at once.
+    ///
+    /// # Errors
+    /// [`RateError::Zero`].
+    pub fn new(permits: u32, per: Duration) -> Result<Rate, RateError> {
+        if permits == 0 || per.is_zero() {
+            return Err(RateError::Zero);
+        }
+        // Rounded up: never faster.
+        let period = nanos(per.as_nanos().div_ceil(u128::from(permits)));
+        Ok(Rate { period, burst: permits })
+    }
+
+    /// At most this many permits are taken at once, whatever was left before.
+    ///
+    /// # Errors
+    /// [`RateError::Zero`].
+    pub fn burst(self, permits: u32) -> Result<Rate, RateError> {
+        if permits == 0 { Err(RateError::Zero) } else { Ok(Rate { burst: permits, ..self }) }
+    }
+
+    /// The time in which this many permits come.
+    fn time(self, permits: u32) -> Duration {
+        nanos(self.period.as_nanos().saturating_mul(u128::from(permits)))
+    }
+}
+
+fn nanos(nanos: u128) -> Duration {
+    let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
+    Duration::new(seconds, (nanos % 1_000_000_000) as u32)
+}
+
+/// Limits how often something is done for each key: calls of a tenant, mails to an address.
+///
+/// Each key has its own [`Rate`]. Requests of a key go in the order of the calls, and each knows in
+/// the call when it may go; so one that would wait for too long is refused at once, and takes
+/// nothing. A key that has not been used for the time of a burst costs nothing. Clones are the same
+/// limits.
+///
+/// Never more than a burst is let through at once, nor more than the rate says in any time after
+/// that.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use turnwise_locks::{Rate, RateError, RateLimits};
+///
+/// let calls = RateLimits::new(Rate::new(2, Duration::from_secs(60))?); // of each tenant
+/// calls.try_acquire("ada", 1)?;
+/// calls.try_acquire("ada", 1)?;
+/// let Err(RateError::Expected { wait }) = calls.try_acquire("ada", 1) else { unreachable!() };
+/// assert!(wait <= Duration::from_secs(30)); // `Retry-After`
+/// calls.try_acquire("grace", 2)?;
+/// # Ok::<(), RateError>(())
+/// ```
+pub struct RateLimits<K> {
+    inner: Arc<Inner<K>>,
+}
+
+struct Inner<K> {
+    rate: Rate,
+    /// When all permits of a key are there again.
+    full_at: Map<K, Duration>,
+    timers: Timers,
+    /// Waits are measured on the machine's clock.
+    on_machine_clock: bool,
+}
+
+/// Permits of a key that are asked for ([`RateLimits::acquire`]): a `Future` on any runtime, or
+/// something to [wait](Self::wait) for.
+///
+/// The permits are taken by the call that made it, and it is ready when they are there. Dropped
+/// before that, it gives them back if no request of its key came after it; else the next ones wait
+/// as they would have.
+#[must_use = "it says when to go on"]
+pub struct AcquireRate<K: Eq + Hash> {
+    stage: Stage<K>,
+    sleep: Option<Sleep>,
+}
+
+enum Stage<K> {
+    Over(Result<(), RateError>),
+    Waits(Taken<K>),
+    Taken,
+}
+
+/// Permits that are taken, and come later.
+struct Taken<K> {
+    inner: Arc<Inner<K>>,
+    hash: u64,
+    key: K,
+    permits: u32,
+    /// All permits were to be there then, by this request.
+    full_at: Duration,
+    /// When these are there.
+    at: Duration,
+}
+
+/// The outcome of a request, in the call.
+enum Asked<K> {
+    Now,
+    /// The key, for the time when it is taken back.
+    Later {
+        key: K,
+        full_at: Duration,
+        at: Duration,
+    },
+    /// Too late.
+    Expected(Duration),
+}
+
+impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
+    /// Limits on the machine's clock.
+    pub fn new(rate: Rate) -> Self {
+        Self::over(rate, Timers::global().clone(), true)
+    }
+
+    /// Limits on the clock of these timers.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::VirtualClock;
+    /// use turnwise::time::Timers;
+    /// use turnwise_locks::{Rate, RateLimits};
+    ///
+    /// let clock = VirtualClock::new();
+    /// let rate = Rate::new(1, Duration::from_secs(60))?;
+    /// let mails = RateLimits::with_timers(rate, Timers::by_hand(clock.clone()));
+    /// mails.try_acquire("ada@example.org", 1)?;
+    /// clock.advance(Duration::from_secs(60));
+    /// mails.try_acquire("ada@example.org", 1)?;
+    /// # Ok::<(), turnwise_locks::RateError>(())
+    /// ```
+    pub fn with_timers(rate: Rate, timers: Timers) -> Self {
+        Self::over(rate, timers, false)
+    }
+
+    fn over(rate: Rate, timers: Timers, on_machine_clock: bool) -> Self {
+        RateLimits {
+            inner: Arc::new(Inner { rate, full_at: Map::new(), timers, on_machine_clock }),
+        }
+    }
+
+    /// Takes permits of a key that are there now. Never waits but for the short lock of a shard.
+    ///
+    /// # Errors
+    /// [`RateError::Expected`], [`RateError::TooMany`], [`RateError::Zero`].
+    pub fn try_acquire(&self, key: K, permits: u32) -> Result<(), RateError> {
+        match self.acquire_within(key, permits, Limit::Immediate).stage() {
+            Stage::Over(outcome) => outcome,
+            _ => unreachable!("what does not wait is over"),
+        }
+    }
+
+    /// Asks for one permit of a key, without a limit on the wait.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Rate, RateLimits};
+    ///
+    /// let calls = RateLimits::new(Rate::new(1_000, Duration::from_secs(1))?.burst(1)?);
+    /// for _ in 0..3 {
+    ///     calls.acquire("ada").wait()?; // or `.await`: one each millisecond
+    /// }
+    /// # Ok::<(), turnwise_locks::RateError>(())
+    /// ```
+    pub fn acquire(&self, key: K) -> AcquireRate<K> {
+        self.acquire_within(key, 1, Limit::Unlimited)
+    }
+
+    /// Asks for permits of a key, if they are there within a time. One that would wait for longer
+    /// is refused at once.
+    pub fn acquire_within(&self, key: K, permits: u32, limit: impl Into<Limit>) -> AcquireRate<K> {
+        let (key, limit) = owning(key, |_| limit.into());
+        let over = |error| AcquireRate { stage: Stage::Over(Err(error)), sleep: None };
+        let Rate { burst, .. } = self.inner.rate;
+        if permits == 0 {
+            return over(RateError::Zero);
+        }
+        if permits > burst {
+            return over(RateError::TooMany { burst });
+        }
+        let patience = match limit {
+            Limit::Unlimited => Duration::MAX,
+            Limit::Immediate => Duration::ZERO,
+            Limit::Within(limit) => limit,
+        };
+        let (key, hash) = owning(key, |key| self.inner.full_at.hash(key));
+        let stage = match self.inner.take(hash, key, permits, patience) {
+            Asked::Now => Stage::Over(Ok(())),
+            Asked::Expected(wait) => Stage::Over(Err(RateError::Expected { wait })),
+            Asked::Later { key, full_at, at } => {
+                let inner = self.inner.clone();
+                Stage::Waits(Taken { inner, hash, key, permits, full_at, at })
+            }
+        };
+        AcquireRate { stage, sleep: None }
+    }
+
+    /// How many permits of a key could be taken now. Stale on return.
+    pub fn available<Q>(&self, key: &Q) -> u32
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let Inner { rate, full_at, .. } = &*self.inner;
+        let (now, hash) = (self.inner.now(), full_at.hash(key));
+        let full_at = full_at.shard(hash, |all| all.find(hash, key).copied()).unwrap_or(now);
+        let missing = full_at.saturating_sub(now).as_nanos().div_ceil(rate.period.as_nanos());
+        rate.burst.saturating_sub(u32::try_from(missing).unwrap_or(u32::MAX))
+    }
+
+    /// How many keys are known: those whose burst is not whole, and at most as many again. Stale on
+    /// return.
+    pub fn known(&self) -> usize {
+        self.inner.full_at.len()
+    }
+}
+
+impl<K> Inner<K> {
+    fn now(&self) -> Duration {
+        shown(|| self.timers.now())
+    }
+}
+
+impl<K: Hash + Eq> Inner<K> {
+    fn take(&self, hash: u64, key: K, permits: u32, patience: Duration) -> Asked<K> {
+        let (rate, now) = (self.rate, self.now());
+        let mut key = Some(key);
+        let (asked, over) = self.full_at.shard(hash, |all| {
+            let Some(name) = &key else { unreachable!("it is there still") };
+            let Some(before) = all.find(hash, name) else {
+                // A burst is there.
+                let over = all.sweep(|&full_at| full_at <= now);
+                if let Some(key) = key.take() {
+                    all.insert(hash, key, now.saturating_add(rate.time(permits)));
+                }
+                return (Ok(now), over);
+            };
+            let full_at = (*before).max(now).saturating_add(rate.time(permits));
+            let at = full_at.saturating_sub(rate.time(rate.burst));
+            let wait = at.saturating_sub(now);
+            if wait > patience || full_at == Duration::MAX {
+                return (Err(wait), Vec::new());
+            }
+            *before = full_at;
+            (Ok(at), Vec::new())
+        });
+        // Outside of the lock.
+        over.into_iter().for_each(|entry: Entry<K, Duration>| ignore(|| drop(entry)));
+        match (asked, key) {
+            (Ok(at), Some(key)) if at > now => {
+                Asked::Later { key, full_at: at.saturating_add(rate.time(rate.burst)), at }
+            }
+            (Ok(_), key) => {
+                ignore(|| drop(key));
+                Asked::Now
+            }
+            (Err(wait), key) => {
+                ignore(|| drop(key));
+                Asked::Expected(wait)
+            }
+        }
+    }
+}
+
+impl<K: Eq + Hash> Taken<K> {
+    /// Gives the permits back, if no request came after this one.
+    fn give_back(&self) {
+        let Taken { inner, hash, key, permits, full_at, .. } = self;
+        inner.full_at.shard(*hash, |all| {
+            if let Some(now_full_at) = all.find(*hash, key).filter(|at| **at == *full_at) {
+                *now_full_at = full_at.saturating_sub(inner.rate.time(*permits));
+            }
+        });
+    }
+}
+
+impl<K: Eq + Hash> AcquireRate<K> {
+    fn stage(mut self) -> Stage<K> {
+        std::mem::replace(&mut self.stage, Stage::Taken)
+    }
+
+    /// True if the permits are there, or never will be.
+    pub fn is_ready(&self) -> bool {
+        match &self.stage {
+            Stage::Over(_) => true,
+            Stage::Waits(taken) => taken.inner.now() >= taken.at,
+            Stage::Taken => false,
+        }
+    }
+
+    /// Waits until the permits are there. May block.
+    ///
+    /// # Errors
+    /// See [`RateError`]: no permits are taken.
+    pub fn wait(mut self) -> Result<(), RateError> {
+        let taken = match std::mem::replace(&mut self.stage, Stage::Taken) {
+            Stage::Over(outcome) => return outcome,
+            Stage::Taken => return Err(RateError::Taken),
+            Stage::Waits(taken) => taken,
+        };
+        loop {
+            let left = taken.at.saturating_sub(taken.inner.now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            // What is waited for is the limit: the answer never comes.
+            let (_never, reply) = match taken.inner.on_machine_clock {
+                true => promise::<()>(),
+                false => promise_on(taken.inner.timers.clock().clone()),
+            };
+            match reply.wait_timeout(left) {
+                Err(WaitError::TimedOut(_)) => {}
+                _ => {
+                    self.stage = Stage::Waits(taken);
+                    return Err(RateError::WouldBlock);
+                }
+            }
+        }
+    }
+}
+
+impl<K: Eq + Hash> Future for AcquireRate<K> {
+    type Output = Result<(), RateError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        while let Stage::Waits(taken) = &this.stage {
+            let left = taken.at.saturating_sub(taken.inner.now());
+            if left.is_zero() {
+                this.stage = Stage::Over(Ok(()));
+                break;
+            }
+            let timers = &taken.inner.timers;
+            let sleep = this.sleep.get_or_insert_with(|| timers.sleep(left));
+            ready!(Pin::new(sleep).poll(cx));
+            // The clock may have gone back.
+            this.sleep = None;
+        }
+        match std::mem::replace(&mut this.stage, Stage::Taken) {
+            Stage::Over(outcome) => Poll::Ready(outcome),
+            _ => Poll::Ready(Err(RateError::Taken)),
+        }
+    }
+}
+
+impl<K: Eq + Hash> Drop for AcquireRate<K> {
+    fn drop(&mut self) {
+        if let Stage::Waits(taken) = &self.stage {
+            if taken.inner.now() < taken.at {
+                // The key's `Eq` is the user's.
+                ignore(|| taken.give_back());
+            }
+        }
+    }
+}
+
+// It has nothing that is pinned.
+impl<K: Eq + Hash> Unpin for AcquireRate<K> {}
+
+impl<K> Clone for RateLimits<K> {
+    fn clone(&self) -> Self {
+        RateLimits { inner: self.inner.clone() }
+    }
+}
+
+impl<K> fmt::Debug for RateLimits<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimits").field("rate", &self.inner.rate).finish_non_exhaustive()
+    }
+}
+
+impl<K: Eq + Hash> fmt::Debug for AcquireRate<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcquireRate").field("ready", &self.is_ready()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for RateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RateError::Expected { wait } => write!(f, "the rate is used up for {wait:?}"),
+            RateError::TooMany { burst } => write!(f, "there are {burst} permits at once"),
+            RateError::Zero => f.write_str("a rate needs permits, and some time"),
+            RateError::WouldBlock => Reason::WouldBlock.fmt(f),
+            RateError::Taken => f.write_str("the outcome was taken before"),
+        }
+    }
+}
+
+impl Error for RateError {}
