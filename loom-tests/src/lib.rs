@@ -83,6 +83,8 @@ floors! {
     mod limits;
     #[path = "../../crates/turnwise-locks/src/lock/mod.rs"]
     mod lock;
+    #[path = "../../crates/turnwise-locks/src/map.rs"]
+    mod map;
     #[path = "../../crates/turnwise-locks/src/overrun.rs"]
     mod overrun;
     #[path = "../../crates/turnwise-locks/src/registry.rs"]

@@ -234,6 +234,7 @@ pub(crate) struct Registry<K, S> {
     pub(crate) listener: Option<Arc<Listener<K>>>,
     /// How many runs of a key may wait beside the one that runs.
     capacity: Option<u32>,
+    names: Option<Names<K, S>>,
     pub(crate) estimates: Estimates,
     pub(crate) me: Weak<Self>,
 }
@@ -246,6 +247,12 @@ pub(crate) struct More<K> {
     pub(crate) listener: Option<Arc<Listener<K>>>,
     /// How many runs of a key may wait.
     pub(crate) capacity: Option<u32>,
+}
+
+/// The names of keys, which their mailboxes have.
+pub(crate) struct Names<K, S> {
+    pub(crate) name: Box<dyn Fn(&K) -> String + Send + Sync>,
+    pub(crate) spawner: Box<dyn Fn(String) -> Spawner<Slot<K, S>> + Send + Sync>,
 }
 
 impl<K> More<K> {
@@ -391,16 +398,16 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         clock: Option<Arc<dyn Clock>>,
         elsewhere: bool,
     ) -> Arc<Self> {
-        Self::with(make, spawner, clock, elsewhere, More::NONE)
+        Self::with(make, spawner, clock, elsewhere, (More::NONE, None))
     }
 
-    /// With timers, a time that keys stay for, a listener for overruns.
+    /// With timers, a time that keys stay for, a listener for overruns, a bound, names.
     pub(crate) fn with(
         make: Make<K, S>,
         spawner: Option<Spawner<Slot<K, S>>>,
         clock: Option<Arc<dyn Clock>>,
         elsewhere: bool,
-        more: More<K>,
+        (more, names): (More<K>, Option<Names<K, S>>),
     ) -> Arc<Self> {
         let More { timers, keep_alive, listener, capacity } = more;
         let shard = |_| {
@@ -423,18 +430,25 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             keeper: keep_alive.filter(|time| !time.is_zero()).map(Keeper::new),
             listener,
             capacity,
+            names,
             estimates: Estimates::default(),
             me: me.clone(),
         })
     }
 
     /// A mailbox. Runs no user code.
-    fn spawn(&self, key: Option<Arc<K>>) -> Actor<Slot<K, S>> {
+    fn spawn(&self, key: Option<Arc<K>>, name: Option<String>) -> Actor<Slot<K, S>> {
         let slot = Slot { key, state: None };
-        match &self.spawner {
-            Some(spawner) => spawner.spawn(slot),
-            None => Actor::new(slot),
+        match (&self.names, name, &self.spawner) {
+            (Some(names), Some(name), _) => (names.spawner)(name).spawn(slot),
+            (_, _, Some(spawner)) => spawner.spawn(slot),
+            (_, _, None) => Actor::new(slot),
         }
+    }
+
+    /// The name of a key, if they have names. Runs user code.
+    pub(crate) fn name(&self, key: &K) -> Option<String> {
+        self.names.as_ref().map(|names| (names.name)(key))
     }
 
     /// The key's state, made if it is not there. Runs user code.
@@ -609,12 +623,35 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 
     /// Pins a key.
     pub(crate) fn pin(&self, key: K, kind: Kind) -> Result<Found<K, S>, NotStarted> {
-        let Sought { key, hash, mut keys, at } = self.enter(key)?;
+        let is_full = |entry: &mut Entry<K, S>| kind == Kind::Run && self.is_full(entry);
+        self.pin_unless(key, kind, is_full, NotStarted::Full)
+    }
+
+    /// Pins a key for a run, if nothing of it runs or waits.
+    pub(crate) fn pin_idle(&self, key: K) -> Result<Found<K, S>, NotStarted> {
+        self.pin_unless(key, Kind::Run, |entry| entry.is_busy(), NotStarted::Busy)
+    }
+
+    fn pin_unless(
+        &self,
+        key: K,
+        kind: Kind,
+        refused: impl Fn(&mut Entry<K, S>) -> bool,
+        why: NotStarted,
+    ) -> Result<Found<K, S>, NotStarted> {
+        let Sought { mut key, mut hash, mut keys, mut at } = self.enter(key)?;
+        let mut name = None;
+        if at.is_none() && self.names.is_some() {
+            // The name is the user's: not under the lock.
+            drop(keys);
+            (key, name) = owning(key, |key| self.name(key));
+            Sought { key, hash, keys, at } = self.enter(key)?;
+        }
         if let Some(at) = at {
-            if kind == Kind::Run && self.is_full(keys.table.get(at)) {
-                // Its drop is user code: not under the lock.
+            if refused(keys.table.get(at)) {
                 drop(keys);
-                return Err(NotStarted::Full);
+                ignore(|| drop(key));
+                return Err(why);
             }
             let found = (Place { hash, at }, keys.pin(at, kind).actor().clone());
             drop(keys);
@@ -623,26 +660,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             return Ok(found);
         }
         let (held, beside) = self.held(key);
-        let actor = self.spawn(beside);
+        let actor = self.spawn(beside, name);
         let place = insert(&mut keys, hash, held, actor.clone(), kind);
-        Ok((place, actor))
-    }
-
-    /// Pins a key for a run, if nothing of it runs or waits.
-    pub(crate) fn pin_idle(&self, key: K) -> Result<Found<K, S>, NotStarted> {
-        let Sought { key, hash, mut keys, at } = self.enter(key)?;
-        if let Some(at) = at {
-            if keys.table.get(at).is_busy() {
-                return Err(NotStarted::Busy);
-            }
-            let found = (Place { hash, at }, keys.pin(at, Kind::Run).actor().clone());
-            drop(keys);
-            ignore(|| drop(key));
-            return Ok(found);
-        }
-        let (held, beside) = self.held(key);
-        let actor = self.spawn(beside);
-        let place = insert(&mut keys, hash, held, actor.clone(), Kind::Run);
         Ok((place, actor))
     }
 
@@ -660,9 +679,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Ok(Look::Idle((Place { hash, at }, keys.pin(at, Kind::Run).actor().clone())))
     }
 
-    /// A mailbox that is no key's yet: see [`publish`](Self::publish).
-    pub(crate) fn unpublished(&self) -> Actor<Slot<K, S>> {
-        self.spawn(None)
+    /// A mailbox that is no key's yet, with this name: see [`publish`](Self::publish).
+    pub(crate) fn unpublished(&self, name: Option<String>) -> Actor<Slot<K, S>> {
+        self.spawn(None, name)
     }
 
     /// Makes a mailbox that of a key, pinned for a run, unless the key has one. Called inside a

@@ -21,7 +21,7 @@ pub use run::Run;
 
 use crate::limits::{Limits, Terms};
 use crate::overrun::{Listener, Overrun};
-use crate::registry::{Found, Guard, Kind, Look, Make, More, Pin, Registry, Slot};
+use crate::registry::{Found, Guard, Kind, Look, Make, More, Names, Pin, Registry, Slot};
 use crate::user_code::{ignore, owning};
 use turn::{Ended, Job};
 
@@ -76,7 +76,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keyed<K> {
     /// A registry with an executor, another clock, or keys that stay for a while.
     pub fn builder() -> KeyedBuilder<K> {
         let (make, more) = (Make::Plain(Box::new(|| ())), More::NONE);
-        KeyedBuilder { make, executor: None, clock: None, more }
+        KeyedBuilder { make, executor: None, clock: None, names: None, more }
     }
 }
 
@@ -202,9 +202,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         F: FnOnce(&mut S) -> R + Send,
     {
         let registry = &*self.registry;
+        let ((key, f), name) = owning((key, f), |(key, _)| registry.name(key));
         // A mailbox that is no key's yet has nothing to wait for. Inside its turn it becomes the
         // key's, so this turn is the key's first, and none gets in between.
-        let actor = registry.unpublished();
+        let actor = registry.unpublished(name);
         let same = actor.clone();
         let enter = |taken: &mut Option<F>| {
             actor.with(move |slot| {
@@ -922,14 +923,17 @@ pub struct KeyedBuilder<K, S = ()> {
     make: Make<K, S>,
     executor: Option<Arc<dyn Executor>>,
     clock: Option<Arc<dyn Clock>>,
+    names: Option<NameOf<K>>,
     more: More<K>,
 }
+
+type NameOf<K> = Box<dyn Fn(&K) -> String + Send + Sync>;
 
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S> {
     /// Its keys have a state: see [`Keyed::with_state`].
     pub fn state<T>(self, make: impl Fn(&K) -> T + Send + Sync + 'static) -> KeyedBuilder<K, T> {
-        let KeyedBuilder { executor, clock, more, .. } = self;
-        KeyedBuilder { make: Make::Of(Box::new(make)), executor, clock, more }
+        let KeyedBuilder { executor, clock, names, more, .. } = self;
+        KeyedBuilder { make: Make::Of(Box::new(make)), executor, clock, names, more }
     }
 
     /// Its keys have a state that begins as the default of its type, whatever the key. As nothing
@@ -946,8 +950,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn default_state<T: Default + 'static>(self) -> KeyedBuilder<K, T> {
-        let KeyedBuilder { executor, clock, more, .. } = self;
-        KeyedBuilder { make: Make::Plain(Box::new(T::default)), executor, clock, more }
+        let KeyedBuilder { executor, clock, names, more, .. } = self;
+        KeyedBuilder { make: Make::Plain(Box::new(T::default)), executor, clock, names, more }
     }
 
     /// Runs the closures in this executor, and nowhere else.
@@ -1051,6 +1055,28 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         KeyedBuilder { more: More { capacity: Some(waiting), ..self.more }, ..self }
     }
 
+    /// Gives keys names, by which errors and events call them: a [`NotStarted::Deadlock`] says
+    /// which keys wait for each other. Without this, it says their types.
+    ///
+    /// The function is called once for each key that comes into use, outside of all locks.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Keyed, NotStarted, RunError};
+    ///
+    /// let orders = Keyed::builder().names(|order: &u32| format!("order {order}")).build();
+    /// orders.run(7, |()| {
+    ///     let Err(RunError::NotStarted(NotStarted::Deadlock(circle))) = orders.run(7, |()| ()) else {
+    ///         unreachable!()
+    ///     };
+    ///     assert_eq!(circle.to_string(), "`order 7` waits for itself");
+    /// })?;
+    /// # Ok::<(), RunError<()>>(())
+    /// ```
+    pub fn names(self, name: impl Fn(&K) -> String + Send + Sync + 'static) -> Self {
+        KeyedBuilder { names: Some(Box::new(name)), ..self }
+    }
+
     /// Sets a listener for closures that take longer than their lease: called once, when it is
     /// over, while the closure still runs and has its key to itself. A closure of
     /// [several keys](Keyed::run_all) counts for each of them. An async closure that is
@@ -1086,22 +1112,31 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
 
     /// Makes the registry.
     pub fn build(self) -> Keyed<K, S> {
-        let KeyedBuilder { make, executor, clock, mut more } = self;
+        let KeyedBuilder { make, executor, clock, names, mut more } = self;
         let clock = more.timers.as_ref().map(|timers| timers.clock().clone()).or(clock);
         // They are to stay: nothing fires any more whose timers are gone.
         more.timers = more.timers.or_else(|| clock.as_ref().map(Timers::of));
         let elsewhere = executor.is_some();
-        let spawner = (elsewhere || clock.is_some()).then(|| {
+        let its_clock = clock.clone();
+        let spawner = move |name: Option<String>| {
             let mut spawner = Actor::builder().panic_policy(PanicPolicy::Resume);
-            if let Some(executor) = executor {
-                spawner = spawner.executor(executor);
+            if let Some(name) = name {
+                spawner = spawner.name(name);
             }
-            if let Some(clock) = &clock {
+            if let Some(executor) = &executor {
+                spawner = spawner.executor(executor.clone());
+            }
+            if let Some(clock) = &its_clock {
                 spawner = spawner.clock(clock.clone());
             }
             spawner.build().unwrap_or_else(|error| unreachable!("no limit is a good one: {error}"))
+        };
+        let unnamed = (elsewhere || clock.is_some()).then(|| spawner(None));
+        let names = names.map(|name| {
+            let spawner = Box::new(move |name| spawner(Some(name)));
+            Names { name, spawner }
         });
-        Keyed { registry: Registry::with(make, spawner, clock, elsewhere, more) }
+        Keyed { registry: Registry::with(make, unnamed, clock, elsewhere, (more, names)) }
     }
 }
 

@@ -149,7 +149,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             return Ok(Entered::Fat((Place { hash, at }, actor)));
         }
         if !wish.thin {
-            let actor = self.spawn(None);
+            let actor = self.spawn(None, None);
             let place = insert(&mut keys, hash, Held::Own(key), actor.clone(), Kind::Run);
             return Ok(Entered::Fat((place, actor)));
         }

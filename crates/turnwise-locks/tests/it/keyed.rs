@@ -934,7 +934,8 @@ fn the_bound_of_waiting_runs_is_exact_among_threads() {
         }
     });
     assert_eq!(ran.load(SeqCst) + refused.load(SeqCst), 16_000);
-    assert!(most.load(SeqCst) <= CAPACITY as usize + 1);
+    // One runs, and one that is over may be counted still.
+    assert!(most.load(SeqCst) <= CAPACITY as usize + 2);
     assert!(keyed.is_empty());
 }
 
@@ -962,4 +963,48 @@ fn a_registry_is_shut_down_by_a_task() {
     holder.join().unwrap().unwrap();
     assert!(matches!(waits.wait(), Err(RunError::Gone(_))));
     assert!(runtime.block_on(keyed.shutdown_async(SECOND)).is_complete());
+}
+
+#[test]
+fn keys_are_called_by_their_names() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let names = move |key: &u32| {
+        counted.fetch_add(1, SeqCst);
+        format!("order {key}")
+    };
+    let keyed = Keyed::builder().names(names).build();
+    let circle = |key, outcome: Result<(), RunError<()>>| match outcome {
+        Err(RunError::NotStarted(NotStarted::Deadlock(circle))) => {
+            assert_eq!(circle.actors(), [format!("order {key}")]);
+        }
+        other => panic!("{other:?}"),
+    };
+    keyed.run(7, |()| circle(7, keyed.run(7, |()| ()))).unwrap();
+    keyed.try_run(8, |()| circle(8, keyed.run(8, |()| ()))).unwrap();
+    let nine = keyed.key(9).unwrap();
+    nine.run(|()| circle(9, keyed.run(9, |()| ()))).unwrap();
+    // Once for each key that comes into use.
+    assert_eq!(asked.load(SeqCst), 3);
+    drop(nine);
+    keyed.run(9, |()| ()).unwrap();
+    assert_eq!((asked.load(SeqCst), keyed.len()), (4, 0));
+
+    // Its panic is that of the call, and the key stays usable. It may use the registry.
+    let inner = Arc::new(std::sync::OnceLock::<Keyed<u32>>::new());
+    let same = inner.clone();
+    let keyed = Keyed::builder().names(move |key| {
+        assert!(*key != 1, "no name");
+        if *key == 2 {
+            same.get().unwrap().run(2 + 1, |()| ()).unwrap();
+        }
+        String::new()
+    });
+    let keyed = inner.get_or_init(|| keyed.build());
+    for _ in 0..2 {
+        assert!(catch_unwind(AssertUnwindSafe(|| keyed.run(1, |()| ()))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| keyed.try_run(1, |()| ()).is_ok())).is_err());
+    }
+    assert_eq!(keyed.run(2, |()| 5), Ok(5));
+    assert!(keyed.is_empty());
 }
