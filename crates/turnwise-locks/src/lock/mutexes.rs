@@ -290,7 +290,7 @@ where
         }
     }
 
-    /// The number of this hold: larger than that of every hold of the map before.
+    /// The number of this hold: larger than that of every hold of the key before.
     pub fn fence(&self) -> Fence {
         match &self.lock {
             Some(lock) => lock.fence(),
