@@ -57,7 +57,7 @@ pub mod wait {
 
 /// Activity of actors, and counts of their messages.
 pub mod snapshot {
-    pub use crate::actor::{Activity, ActorSnapshot, SystemSnapshot};
+    pub use crate::actor::{Activity, ActorSnapshot, SystemSnapshot, SystemView};
     pub use crate::cell::observe::Stats;
 }
 

@@ -18,6 +18,7 @@ use crate::error::{AskError, Reason, SendError, StopCause};
 use crate::mailbox::word::CLOSED;
 use crate::send::push::By;
 use crate::send::wait::{Awaited, NotWaited};
+use crate::thread::waits_for::Waits;
 use crate::time::Limit;
 
 impl<S: Send + 'static> Actor<S> {
@@ -485,7 +486,7 @@ impl<S> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn snapshot(&self) -> ActorSnapshot {
-        ActorSnapshot::of(self.handle.header())
+        ActorSnapshot::of(self.handle.header(), self.handle.addr(), &Waits::look())
     }
 }
 

@@ -40,7 +40,7 @@ pub use posted::Posted;
 pub use recipient::Recipient;
 pub use reply::{Promise, Reply, WaitError, promise, promise_on};
 pub use shutdown::{Closing, ShutdownReport};
-pub use snapshot::{ActorSnapshot, SystemSnapshot};
+pub use snapshot::{ActorSnapshot, SystemSnapshot, SystemView};
 pub use spawner::Spawner;
 pub use standing::Activity;
 pub use system::System;

@@ -3,18 +3,24 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::sync::Arc;
 
+use super::registry::Shared;
 use super::standing::{Activity, Standing};
 use super::system::System;
 use crate::cell::header::Header;
 use crate::cell::observe::Stats;
 use crate::error::StopCause;
+use crate::thread::waits_for::Waits;
 
 /// An actor's activity and its numbers: [`Actor::snapshot`](crate::Actor::snapshot), and each
 /// actor in a [`SystemSnapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ActorSnapshot {
+    /// Tells the actor from all others of its process, until its memory is freed. Another actor may
+    /// have the number then.
+    pub id: u64,
     /// The actor's name, or the type of its state.
     pub name: String,
     /// The actor's activity.
@@ -25,6 +31,10 @@ pub struct ActorSnapshot {
     pub capacity: Option<usize>,
     /// Senders that wait for room.
     pub waiting_for_room: usize,
+    /// The [`id`](Self::id) of the actor that holds up its turn: a thread inside of the turn sleeps
+    /// for an answer of that actor, for it to be idle or to end, or runs a turn of it on top. A turn
+    /// that awaits ([`Activity::Waiting`]) keeps no thread, and has none.
+    pub waits_for: Option<u64>,
     /// It takes nothing new.
     pub closed: bool,
     /// Why it was stopped, if it was.
@@ -37,14 +47,16 @@ pub struct ActorSnapshot {
 }
 
 impl ActorSnapshot {
-    pub(super) fn of(header: &Header) -> Self {
+    pub(super) fn of(header: &Header, addr: usize, waits: &Waits) -> Self {
         let standing = Standing::of(header);
         ActorSnapshot {
+            id: addr as u64,
             name: header.name().to_owned(),
             activity: standing.activity(),
             queued: standing.queued(),
             capacity: header.capacity(),
             waiting_for_room: standing.waiters,
+            waits_for: waits.of(addr).map(|addr| addr as u64),
             closed: standing.is_closed(),
             stopped: header.stop_cause(),
             discarded: header.discarded(),
@@ -69,8 +81,12 @@ pub struct SystemSnapshot {
 
 impl System {
     /// All actors that have not ended, with what each is doing. Each is looked at for itself,
-    /// without holding it up: stale on return. Takes a short lock, and one for each actor that is
-    /// counted.
+    /// without holding it up: stale on return. Takes a short lock, one that waits inside of turns
+    /// take, and one for each actor that is counted.
+    ///
+    /// Actors that wait for each other in a circle lead back to themselves by
+    /// [`waits_for`](ActorSnapshot::waits_for). A circle that no limit opens is an error for one of
+    /// them and gone at once ([`Cycle`](crate::Cycle)); one that stays costs a limit each time.
     ///
     /// # Examples
     /// ```
@@ -100,15 +116,61 @@ impl System {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn snapshot(&self) -> SystemSnapshot {
+        SystemSnapshot::of(self.shared())
+    }
+
+    /// A view of this system for what only looks at it, on another thread above all. Wait-free.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::System;
+    ///
+    /// let system = System::new();
+    /// let log = system.actor(Vec::<u32>::new())?;
+    /// let view = system.view();
+    /// assert_eq!(view.snapshot().actors.len(), 1);
+    /// drop(system); // the view is no handle: the actor is stopped
+    /// assert!(log.send(|log| log.push(1)).is_err());
+    /// assert!(view.snapshot().shut_down);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn view(&self) -> SystemView {
+        SystemView(self.shared().clone())
+    }
+}
+
+/// Looks at the actors of a [`System`] without being a handle of it: [`System::view`].
+///
+/// The drop of the system's last handle stops its actors, however many views there are.
+#[derive(Clone)]
+pub struct SystemView(Arc<Shared>);
+
+impl SystemView {
+    /// See [`System::snapshot`].
+    pub fn snapshot(&self) -> SystemSnapshot {
+        SystemSnapshot::of(&self.0)
+    }
+}
+
+impl fmt::Debug for SystemView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemView").field("actors", &self.0.len()).finish_non_exhaustive()
+    }
+}
+
+impl SystemSnapshot {
+    fn of(system: &Shared) -> Self {
         // Without the lock: what an actor is asked is not under it.
-        let members = self.shared().members();
+        let members = system.members();
+        let waits = Waits::look();
         SystemSnapshot {
             actors: members
                 .iter()
-                .map(|member| ActorSnapshot::of(member.cell().header()))
+                .map(|member| member.cell())
+                .map(|cell| ActorSnapshot::of(cell.header(), cell.addr(), &waits))
                 .collect(),
-            shut_down: self.is_shut_down(),
-            discarded: self.shared().discarded(),
+            shut_down: !system.is_open(),
+            discarded: system.discarded(),
         }
     }
 }

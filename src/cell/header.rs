@@ -135,6 +135,8 @@ pub(super) struct Told {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovered {
     Resumed,
+    /// It has a fresh state, and goes on.
+    Restarted,
     Stopped,
     /// It is to be restarted, after so long.
     Restarts(Duration),

@@ -29,7 +29,7 @@ use std::any::TypeId;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::header::{Header, Held};
+use super::header::{Header, Held, Recovered};
 use crate::error::{AskError, Reason, SendError, StopCause, TurnPanic};
 #[cfg(feature = "tracing")]
 use crate::panic;
@@ -62,7 +62,7 @@ pub(crate) trait Observer: Send + Sync + 'static {
 #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "`tracing` says all of it"))]
 pub(crate) enum Event<'a> {
     /// A turn panicked, or the hook of a batch, and the policy has acted.
-    Panicked { panic: &'a TurnPanic, goes_on: bool },
+    Panicked { panic: &'a TurnPanic, recovered: &'a Recovered },
     /// The actor was stopped.
     Stopped(&'a StopCause),
     /// Messages were not accepted: they go back to their sender or asker.
@@ -123,6 +123,8 @@ pub struct Stats {
     pub handled: u64,
     /// Turns, and hooks of a batch, that panicked.
     pub panicked: u64,
+    /// Panics after which its policy restarted it, at once or after a rest.
+    pub restarted: u64,
     /// Messages that were not accepted. An attempt ([`try_with`](crate::Actor::try_with)) that
     /// found the actor busy is none.
     pub refused: u64,
@@ -152,7 +154,11 @@ impl Observer for Counters {
 
     fn event(&self, header: &Header, event: &Event<'_>) {
         Counters::count(header, |stats| match event {
-            Event::Panicked { .. } => stats.panicked += 1,
+            Event::Panicked { recovered, .. } => {
+                stats.panicked += 1;
+                let restarted = matches!(recovered, Recovered::Restarted | Recovered::Restarts(_));
+                stats.restarted += u64::from(restarted);
+            }
             Event::Refused { reason: Reason::Busy | Reason::HasExecutor, .. } => {}
             Event::Refused { messages, .. } => stats.refused += messages,
             Event::Undelivered => stats.undelivered += 1,
@@ -238,7 +244,9 @@ fn say(header: &Header, event: &Event<'_>) {
         };
     }
     let said = || match event {
-        Event::Panicked { panic, goes_on } => {
+        Event::Panicked { panic, recovered } => {
+            let stops = matches!(recovered, Recovered::Stopped | Recovered::GaveUp(_));
+            let goes_on = !stops;
             event!(ERROR, goes_on, "a turn panicked: {}", panic.text());
         }
         Event::Stopped(cause) => event!(WARN, "actor stopped: {cause}"),

@@ -464,7 +464,7 @@ impl Owner {
         let mut panic = TurnPanic::of(self.header().name(), payload);
         loop {
             match self.apply_policy(&panic) {
-                Recovered::Resumed => {}
+                Recovered::Resumed | Recovered::Restarted => {}
                 Recovered::Stopped => self.stop(StopCause::Panicked(panic)),
                 Recovered::GaveUp(restarts) => {
                     self.stop(StopCause::GaveUp { restarts, panic });
@@ -493,8 +493,7 @@ impl Owner {
         // SAFETY: this is the owner, between two turns of an actor that has not ended, and the
         // function is that of its state's type.
         let recovered = unsafe { (header.config().vtable.recover)(self.own.cell.as_ptr(), panic) };
-        let goes_on = matches!(recovered, Recovered::Resumed | Recovered::Restarts(_));
-        header.report(&Event::Panicked { panic, goes_on });
+        header.report(&Event::Panicked { panic, recovered: &recovered });
         recovered
     }
 

@@ -228,7 +228,7 @@ impl<S> Cell<S> {
             After::Resume => Recovered::Resumed,
             After::Fresh(fresh) => {
                 owned.replace(fresh);
-                Recovered::Resumed
+                Recovered::Restarted
             }
             After::Restart(restarts) => {
                 // A clock that panics shows nothing.

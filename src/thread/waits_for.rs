@@ -193,6 +193,23 @@ impl Graph {
     }
 }
 
+/// The waits of all turns that are held up, as of one look: stale on return.
+pub(crate) struct Waits(BTreeMap<usize, usize>);
+
+impl Waits {
+    pub(crate) fn look() -> Self {
+        let graph = GRAPH.lock();
+        let last = graph.0.iter().filter_map(|(from, edges)| Some((*from, edges.last()?)));
+        let held_up = last.filter(|(_, edge)| edge.standing() != Standing::Over);
+        Waits(held_up.map(|(from, edge)| (from, edge.to)).collect())
+    }
+
+    /// The mailbox that this one's turn waits for.
+    pub(crate) fn of(&self, mailbox: usize) -> Option<usize> {
+        self.0.get(&mailbox).copied()
+    }
+}
+
 /// The names of the mailboxes of a circle.
 fn cycle<'a>(circle: impl Iterator<Item = &'a Ref>) -> Cycle {
     Cycle::new(circle.map(|mailbox| mailbox.header().name().to_owned()).collect())

@@ -14,7 +14,7 @@ use crate::common::{must_end, size, size_from_env};
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::{
     Actor, ActorName, AskError, Budget, Context, Cycle, Drain, Handler, Limit, Overflow,
-    PanicPolicy, Reason, SendError, VirtualClock, WaitError, promise,
+    PanicPolicy, Reason, SendError, System, VirtualClock, WaitError, promise,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -789,6 +789,34 @@ impl Drop for Asks {
     fn drop(&mut self) {
         let _ = self.1.send(self.0.with(|_| ()).expect_err("this thread is inside a turn of it"));
     }
+}
+
+#[test]
+fn a_snapshot_shows_a_circle_that_a_limit_opens() {
+    let pool = ThreadPool::new().unwrap();
+    let clock = VirtualClock::new();
+    let system = System::with_clock(clock.clone());
+    let [ada, bob] = ["ada", "bob"].map(|name| {
+        let builder = Actor::builder().name(name).counted(true).executor(pool.handle());
+        system.spawn(builder, Seen::default()).unwrap()
+    });
+    let leads_to =
+        || system.snapshot().actors.iter().map(|actor| actor.waits_for).collect::<Vec<_>>();
+    assert_eq!(leads_to(), [None, None]);
+    let (asks, asked) = (bob.clone(), ada.clone());
+    // The question in bob has begun when its turn asks back, and its limit ends first.
+    let turn = ada.call(move |_| {
+        let inner = move |_: &mut Seen| asked.call(|_| ()).within(2 * HOUR).is_ok();
+        asks.call(inner).within(HOUR).is_err()
+    });
+    clock.wait_for_sleepers(2);
+    let ids = [ada.snapshot().id, bob.snapshot().id];
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(leads_to(), [Some(ids[1]), Some(ids[0])]);
+    clock.advance(HOUR);
+    assert!(turn.wait().unwrap());
+    assert!(bob.idle().within(Limit::Unlimited).unwrap());
+    assert_eq!(leads_to(), [None, None]);
 }
 
 #[test]

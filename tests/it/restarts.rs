@@ -84,6 +84,22 @@ fn state(actor: &Actor<State>) -> State {
 }
 
 #[test]
+fn restarts_are_counted_and_resumptions_and_stops_are_not() {
+    let counts = |policy: PanicPolicy<u32>| {
+        let actor = Actor::builder().counted(true).panic_policy(policy).spawn(7).unwrap();
+        for _ in 0..3 {
+            let _ = actor.send(|_| quiet_panic("oops"));
+        }
+        let stats = actor.snapshot().stats.unwrap();
+        (stats.panicked, stats.restarted)
+    };
+    assert_eq!(counts(PanicPolicy::Restart(Box::new(|| 0))), (3, 3));
+    assert_eq!(counts(PanicPolicy::Resume), (3, 0));
+    assert_eq!(counts(PanicPolicy::restart_within(Restarts::at_most(1, HOUR), || 0)), (2, 1));
+    assert_eq!(counts(PanicPolicy::Stop), (1, 0));
+}
+
+#[test]
 fn messages_wait_while_an_actor_rests() {
     must_end(|| {
         let stage = Stage::new();

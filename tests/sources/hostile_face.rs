@@ -48,6 +48,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("ShutdownReport", &["report"]),
     ("Spawner", &["spawner"]),
     ("System", &["system", "spawns(system)?"]),
+    ("SystemView", &["view"]),
     ("ThreadPool", &["pool"]),
     ("Timer", &["timer"]),
     ("Timers", &["timers", "service", "service(service)?"]),

@@ -43,8 +43,8 @@ mod wait_list;
 pub use actor::{
     AbortHandle, Activity, Actor, ActorBuilder, ActorSnapshot, Asking, AsyncContext, AsyncHandler,
     AsyncTurn, Closing, Context, Ending, Handler, Posted, Promise, Recipient, Reply, Sending,
-    ShutdownReport, Spawner, System, SystemSnapshot, WaitError, Waiting, WeakActor, Within,
-    promise, promise_on,
+    ShutdownReport, Spawner, System, SystemSnapshot, SystemView, WaitError, Waiting, WeakActor,
+    Within, promise, promise_on,
 };
 pub use budget::Budget;
 pub use cell::config::{PanicPolicy, Undelivered};

@@ -541,6 +541,11 @@ pub fn look(world: &World, at: usize, actor: &Handle) {
 pub fn look_at_system(system: &System) {
     let (actors, all) = (system.actors(), system.snapshot());
     let _ = (system.is_shut_down(), format!("{system:?} {all}"));
+    let view = system.view();
+    let later = view.snapshot();
+    if later.discarded < all.discarded {
+        finding("messages are discarded no more", &format!("{all:?} {later:?}"));
+    }
     if all.actors.iter().any(|actor| actor.name.is_empty()) {
         finding("an actor is shown without a name", &format!("{actors} actors: {all:?}"));
     }
