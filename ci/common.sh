@@ -17,7 +17,7 @@ release=(--locked --release
     --config profile.release.package.hostile.opt-level=1
     --config profile.release.package.paused.opt-level=1)
 optimized=("${release[@]}" --workspace --exclude loom-tests --exclude shuttle-tests
-    --exclude instructions --all-features)
+    --exclude instructions --exclude turnwise-top --all-features)
 
 # The executors. Without `tracing`, with which each message is compiled twice.
 executors=(--features "turnwise/rayon turnwise/tokio")

@@ -38,7 +38,7 @@ minimal() {
     sed -i -e '/^members = \[/,/^\]/c members = ["crates/*"]' -e '/^default-members = /d' Cargo.toml
     # The resolver is nightly's; the compiler is the usual one.
     cargo +nightly update -Zdirect-minimal-versions
-    cargo check --locked -p turnwise -p turnwise-locks -p turnwise-redis --all-features
+    cargo check --locked -p turnwise -p turnwise-locks -p turnwise-redis -p turnwise-top --all-features
 }
 
 parts "deny minimal" "$@"

@@ -2,8 +2,8 @@
 # The example programs: their tests, their results, wrong arguments, output that cannot be written.
 #
 #   ci/examples.sh             all of them
-#   ci/examples.sh raffle      one of: build small wordcount pipeline contention raffle boxes
-#                              linkcheck raffle-server service migration
+#   ci/examples.sh raffle      one of: build small top wordcount pipeline contention raffle
+#                              boxes linkcheck raffle-server service migration
 #
 # The optimized ones are built together, which takes minutes the first time. The raffle server
 # builds SQLite and needs a C compiler. `kv` is in ci/store.sh.
@@ -30,6 +30,20 @@ small() {
     full "$run" --transfers 100 --rounds 1
     full "$run" --transfers 100 --rounds 1 --json
     full "$run" --help
+}
+
+# The table of live actors, as text: turnwise-top without a terminal.
+top() {
+    local run=$target/debug/turnwise-top said
+    cargo test --locked -p turnwise-top --features program --no-fail-fast
+    "$run" --demo --once
+    full "$run" --demo --once
+    full "$run" --demo --json
+    full "$run" --help
+    # A reader that has seen enough is no failure.
+    said=$("$run" --demo --json --every 100 | head -n 2)
+    [ "$(wc -l <<<"$said")" -eq 2 ]
+    fails 69 env XDG_RUNTIME_DIR=/nowhere "$run" --once
 }
 
 # Counts the words of the sources in several ways, which must agree.
@@ -216,4 +230,4 @@ migration() {
     fails 2 "$run" --json
 }
 
-parts "build small wordcount pipeline contention raffle boxes linkcheck raffle-server service migration" "$@"
+parts "build small top wordcount pipeline contention raffle boxes linkcheck raffle-server service migration" "$@"

@@ -58,7 +58,7 @@ all() {
 count() {
     awk '
         BEGIN {
-            packages = split("turnwise turnwise-locks turnwise-redis documents", package)
+            packages = split("turnwise turnwise-locks turnwise-redis turnwise-top documents", package)
             forms = split("whoever nobody is-told so-many the-same what-who question", form)
         }
         { n[$1 " " $2]++ }

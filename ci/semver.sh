@@ -15,7 +15,7 @@ api() {
 # A dry run: each package has its licenses, and builds from its own files.
 publish() {
     local package file files published=()
-    for package in turnwise turnwise-locks turnwise-redis; do
+    for package in turnwise turnwise-locks turnwise-redis turnwise-top; do
         published+=(-p "$package")
         files=$(cargo package --locked --allow-dirty --list -p "$package")
         for file in Cargo.toml README.md LICENSE-APACHE LICENSE-MIT src/lib.rs; do

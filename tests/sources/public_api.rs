@@ -23,6 +23,7 @@ const CRATES: &[(&str, &str)] = &[
     ("turnwise", "."),
     ("turnwise_locks", "crates/turnwise-locks"),
     ("turnwise_redis", "crates/turnwise-redis"),
+    ("turnwise_top", "crates/turnwise-top"),
 ];
 
 /// All items of the crate, whatever their module.
