@@ -96,8 +96,8 @@ pub enum StoreError {
         /// The requirement that the store does not meet.
         needs: String,
     },
-    /// The address needs a protocol that is not supported: a cluster of several nodes, Sentinel, or
-    /// TLS without the feature `tls`.
+    /// The address needs a protocol that is not supported: Sentinel, a cluster as one of the servers
+    /// of a [`Majority`](crate::Majority), or TLS without the feature `tls`.
     Unsupported {
         /// The protocol that is not supported.
         what: &'static str,
@@ -117,8 +117,8 @@ impl StoreError {
         instead: "use the primary's own address, or one that follows the primary",
     };
     pub(crate) const CLUSTER: Self = StoreError::Unsupported {
-        what: "a cluster of several nodes",
-        instead: "use a server that is no cluster, or a `Majority` of such servers",
+        what: "a cluster as one of the servers of a `Majority`",
+        instead: "use servers that are independent of each other, or the cluster by itself",
     };
 
     /// True if the step may be repeated, and may succeed then.

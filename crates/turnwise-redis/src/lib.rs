@@ -9,6 +9,7 @@ mod applications;
 mod attempt;
 mod business;
 mod client;
+mod cluster;
 mod error;
 #[cfg(feature = "sqlite")]
 mod file;

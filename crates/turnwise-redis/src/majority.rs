@@ -310,7 +310,7 @@ impl MajorityBuilder {
         let prefix = self.each.checked_prefix().map_err(MajorityError::Client)?;
         let store = |(node, url): (usize, &&str)| {
             let store = self.each.store(url, &prefix);
-            let store = store.map_err(|error| MajorityError::Node { node, error })?;
+            let store = store.map_err(|error| MajorityError::Node { node, error })?.alone();
             Ok(Arc::new(store) as Arc<dyn Store>)
         };
         let stores = urls.iter().enumerate().map(store).collect::<Result<Vec<_>, _>>()?;

@@ -77,7 +77,8 @@ impl Remote {
 
     /// A client of a Redis server of version 7 or newer:
     /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`; with the feature `tls`,
-    /// `rediss://` in place of `redis://`. May block for two seconds, the time limit of an answer.
+    /// `rediss://` in place of `redis://`. The address of any node of a cluster is that of the
+    /// cluster. May block for two seconds, the time limit of an answer.
     ///
     /// # Errors
     /// [`ConnectError`]: the address is invalid, no server answers there, or the server could lose

@@ -435,8 +435,12 @@ async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
             requests.kept_at = Some(next);
         }
         over.iter().for_each(|tenure| tenure.lose());
-        for holds in renewed.chunks(AT_ONCE) {
-            strong.io.spawn(renew(strong.clone(), holds.to_vec()));
+        let part = |hold: &(_, Renewal)| strong.store.part(&hold.1.key);
+        renewed.sort_by_key(part);
+        for holds in renewed.chunk_by(|a, b| part(a) == part(b)) {
+            for holds in holds.chunks(AT_ONCE) {
+                strong.io.spawn(renew(strong.clone(), holds.to_vec()));
+            }
         }
         drop(strong);
         // Wakes early if a hold has begun that ends before that.

@@ -1,32 +1,37 @@
-//! A store in a server: Redis, or one with the same protocol.
+//! A store in a server or in a cluster: Redis, or one with the same protocol.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisError, RedisResult, ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion,
+    PushInfo, PushKind, RedisError, RedisResult, ServerErrorKind, Value,
 };
 
 use tokio::runtime::{self, Handle};
 
+use crate::cluster::{self, Node, Nodes};
 use crate::error::{ConnectError, Effect, Refusal, StoreError};
 use crate::record::REMEMBERED;
 use crate::scripts::{self, Scripts};
 use crate::step::{Answer, Notice, Op, Token};
 use crate::store::{Called, Life, NoticeSink, Store};
 
-/// Objects in a Redis server of version 7 or newer, or a server with the same protocol.
+/// Objects in a Redis server of version 7 or newer, or a server with the same protocol; or in a
+/// cluster of them.
 ///
-/// Each runtime that sends steps has one connection, which is opened by its first step, and again
-/// after a failure. Notices arrive over the connection of the runtime that listens to them, which
-/// is the [`Remote`](crate::Remote)'s own.
+/// Each runtime that sends steps has one connection, to each node of a cluster, which is opened by
+/// its first step, and again after a failure. Notices arrive over the connections of the runtime
+/// that listens to them, which is the [`Remote`](crate::Remote)'s own.
+///
+/// A cluster is found by any of its nodes. An object is on one node; while its slot moves to
+/// another one, its steps are refused as [unreachable](StoreError::Unreachable), and repeated.
 pub struct RedisStore {
     client: Client,
     scripts: Scripts,
@@ -34,14 +39,20 @@ pub struct RedisStore {
     /// The time limit of an answer, and of a connection attempt.
     patience: Duration,
     listeners: Arc<Listeners>,
-    links: Mutex<HashMap<runtime::Id, Slot>>,
+    links: Mutex<HashMap<(runtime::Id, Node), Slot>>,
+    nodes: Mutex<Nodes>,
+    /// True if a cluster is refused.
+    alone: bool,
     /// The time since when no connection has worked.
     failing: Mutex<Option<Instant>>,
     /// The life of the server, as of the last connection.
     life: Mutex<Option<Life>>,
 }
 
-/// The connection of a runtime. The lock ensures that one task opens it.
+/// The maximum number of nodes that name another one in one attempt.
+const REDIRECTIONS: u32 = 5;
+
+/// The connection of a runtime to a node. The lock ensures that one task opens it.
 type Slot = Arc<tokio::sync::Mutex<Option<Link>>>;
 
 #[derive(Clone)]
@@ -120,6 +131,8 @@ impl RedisStore {
             patience,
             listeners: Arc::default(),
             links: Mutex::default(),
+            nodes: Mutex::default(),
+            alone: false,
             failing: Mutex::default(),
             life: Mutex::default(),
         })
@@ -130,6 +143,11 @@ impl RedisStore {
     pub fn remember(mut self, time: Duration) -> Self {
         self.scripts.kept = time.max(REMEMBERED);
         self
+    }
+
+    /// Refuses a cluster: one server of several that are independent of each other.
+    pub(crate) fn alone(self) -> Self {
+        RedisStore { alone: true, ..self }
     }
 
     /// Connects with these certificates to a server at `rediss://`.
@@ -145,10 +163,36 @@ impl RedisStore {
         Ok(RedisStore { client, ..self })
     }
 
-    /// Returns the slot of a runtime.
-    fn slot(&self, runtime: runtime::Id) -> Slot {
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the host of the address that the store was opened with.
+    fn host(&self) -> &str {
+        match self.client.get_connection_info().addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
+            _ => "localhost",
+        }
+    }
+
+    /// Returns the client of a node: like that of the first address, with its host and port.
+    fn client_of(&self, node: &Node) -> RedisResult<Client> {
+        let at = node.as_deref().and_then(|node| node.rsplit_once(':'));
+        let at = at.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        let Some((host, port)) = at else { return Ok(self.client.clone()) };
+        let info = self.client.get_connection_info();
+        let mut addr = info.addr().clone();
+        match &mut addr {
+            ConnectionAddr::TcpTls { host: of, port: at, .. } => (*of, *at) = (host, port),
+            addr => *addr = ConnectionAddr::Tcp(host, port),
+        }
+        Client::open(info.clone().set_addr(addr))
+    }
+
+    /// Returns the slot of a runtime and a node.
+    fn slot(&self, of: &(runtime::Id, Node)) -> Slot {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = links.get(&runtime) {
+        if let Some(slot) = links.get(of) {
             return slot.clone();
         }
         // Runtimes end. Slots that have a connection, or open one, stay.
@@ -156,12 +200,12 @@ impl RedisStore {
             Ok(link) => link.as_ref().is_some_and(|link| !link.broken.load(Relaxed)),
             Err(_) => true,
         });
-        links.entry(runtime).or_default().clone()
+        links.entry(of.clone()).or_default().clone()
     }
 
-    async fn link(&self) -> Result<Link, StoreError> {
+    async fn link(&self, node: &Node) -> Result<Link, StoreError> {
         let runtime = Handle::current().id();
-        let slot = self.slot(runtime);
+        let slot = self.slot(&(runtime, node.clone()));
         let mut slot = slot.lock().await;
         if let Some(link) = &*slot
             && !link.broken.load(Relaxed)
@@ -170,7 +214,7 @@ impl RedisStore {
             return Ok(link.clone());
         }
         *slot = None;
-        let connected = tokio::time::timeout(self.patience, self.connect(runtime)).await;
+        let connected = tokio::time::timeout(self.patience, self.connect(runtime, node)).await;
         let late = |_| self.unreachable(format!("no answer in {:?}", self.patience));
         let link = connected.map_err(late)?.map_err(|failure| self.failed(failure, "connect"))?;
         *slot = Some(link.clone());
@@ -181,7 +225,7 @@ impl RedisStore {
         Ok(link)
     }
 
-    async fn connect(&self, runtime: runtime::Id) -> Result<Link, Failure> {
+    async fn connect(&self, runtime: runtime::Id, node: &Node) -> Result<Link, Failure> {
         let broken = Arc::new(AtomicBool::new(false));
         let (listeners, ends) = (self.listeners.clone(), Ends(broken.clone()));
         let config = AsyncConnectionConfig::new()
@@ -194,9 +238,17 @@ impl RedisStore {
                 listeners.pushed(push);
                 Ok::<_, redis::aio::SendError>(())
             });
-        let mut connection =
-            self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        let life = suits(&mut connection).await?;
+        let client = self.client_of(node)?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let (life, in_cluster) = suits(&mut connection).await?;
+        if in_cluster && self.alone {
+            return Err(Failure::Cluster);
+        }
+        if in_cluster {
+            let slots = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await;
+            // A user who may not ask learns the owners from redirections.
+            self.nodes().learn(&slots.unwrap_or(Value::Nil), self.host());
+        }
         // Read before the listeners are, so that a later one causes the next connection.
         let added = self.listeners.added.load(Acquire);
         for (client, _) in self.listeners.over(runtime) {
@@ -206,30 +258,61 @@ impl RedisStore {
         Ok(Link { connection, broken, listeners: added })
     }
 
+    /// Sends a step to the node that keeps its object, and to another one if that redirects it.
     async fn attempt(&self, op: &Op) -> Result<Answer, StoreError> {
+        let slot = cluster::slot(&op.key);
+        for _ in 0..REDIRECTIONS {
+            let node = self.nodes().of(slot);
+            if let Some(answer) = self.attempt_at(&node, op).await? {
+                return Ok(answer);
+            }
+        }
+        Err(self.unreachable("the nodes of the cluster name each other".to_owned()))
+    }
+
+    /// Returns `None` if another node keeps the object.
+    async fn attempt_at(&self, node: &Node, op: &Op) -> Result<Option<Answer>, StoreError> {
         // By its hash first; with its text, if the server does not know it, or has forgotten it.
         let mut whole = false;
         loop {
-            let mut link = self.link().await?;
-            let command = self.scripts.command(&self.channels, op, whole);
+            let link = self.link(node).await;
+            let mut link = link.inspect_err(|_| self.nodes().fails(node))?;
+            let in_cluster = self.nodes().is_cluster();
+            let command = self.scripts.command(&self.channels, op, whole, in_cluster);
             let sent = link.connection.send_packed_command(&command);
             let Ok(reply) = tokio::time::timeout(self.patience, sent).await else {
                 // The next steps use another connection.
                 link.broken.store(true, Relaxed);
+                self.nodes().fails(node);
                 return Err(StoreError::TimedOut { effect: Effect::Unknown });
             };
             let failure = match reply.and_then(Value::extract_error) {
-                Ok(value) => return scripts::answer(&op.step, value),
+                Ok(value) => return scripts::answer(&op.step, value).map(Some),
                 Err(error) if is_no_script(&error) && !whole => {
                     whole = true;
                     continue;
                 }
-                Err(error) => Failure::Redis(error),
+                Err(error) => error,
             };
-            let error = self.failed(failure, op.step.name());
+            match failure.code() {
+                Some("MOVED" | "ASK") if self.alone => return Err(StoreError::CLUSTER),
+                Some("MOVED") if let Some((owner, slot)) = failure.redirect_node() => {
+                    let owner = cluster::whole(owner, self.host());
+                    self.nodes().owns(&owner, slot, slot);
+                    return Ok(None);
+                }
+                // Rule N2: the object is refused as a whole.
+                Some("ASK" | "TRYAGAIN") => {
+                    self.nodes().are_several();
+                    return Err(self.unreachable(format!("its slot moves: {failure}")));
+                }
+                _ => {}
+            }
+            let error = self.failed(Failure::Redis(failure), op.step.name());
             // A refusal comes over a connection that works.
             if error.is_transient() && !matches!(error, StoreError::Refused { .. }) {
                 link.broken.store(true, Relaxed);
+                self.nodes().fails(node);
             }
             return Err(error);
         }
@@ -240,11 +323,9 @@ impl RedisStore {
             Failure::Wrong(needs) => return StoreError::WrongStore { needs },
             Failure::Sentinel => return StoreError::SENTINEL,
             Failure::Replica => return self.unreachable("a replica, which takes no writes".into()),
+            Failure::Cluster => return StoreError::CLUSTER,
             Failure::Redis(error) => error,
         };
-        if matches!(error.code(), Some("MOVED" | "ASK" | "CROSSSLOT")) {
-            return StoreError::CLUSTER;
-        }
         let why = error.to_string();
         let refusal = Refusal::of(error.code(), &why);
         match error.kind() {
@@ -290,6 +371,7 @@ enum Failure {
     Wrong(String),
     Replica,
     Sentinel,
+    Cluster,
 }
 
 impl From<RedisError> for Failure {
@@ -302,10 +384,10 @@ fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Checks whether the server can hold locks, and returns its life. Settings that the user may not
-/// read are taken to be right.
-async fn suits(connection: &mut MultiplexedConnection) -> Result<Option<Life>, Failure> {
-    let (mut life, asked) = (None, Instant::now());
+/// Checks whether the server can hold locks, and returns its life, and whether it is a node of a
+/// cluster. Settings that the user may not read are taken to be right.
+async fn suits(connection: &mut MultiplexedConnection) -> Result<(Option<Life>, bool), Failure> {
+    let (mut life, mut in_cluster, asked) = (None, false, Instant::now());
     let unless_refused = |answer: RedisResult<Value>| match answer {
         Err(error) if error.kind() == ErrorKind::Io => Err(Failure::Redis(error)),
         answer => Ok(answer.ok()),
@@ -318,8 +400,9 @@ async fn suits(connection: &mut MultiplexedConnection) -> Result<Option<Life>, F
             let began = up.and_then(|up| asked.checked_sub(Duration::from_secs(up)));
             Life { run: run.trim().to_owned(), began }
         });
-        if field("redis_mode:").is_some_and(|mode| mode.trim() == "sentinel") {
-            return Err(Failure::Sentinel);
+        match field("redis_mode:").map(str::trim) {
+            Some("sentinel") => return Err(Failure::Sentinel),
+            mode => in_cluster = mode == Some("cluster"),
         }
         let version = field("redis_version:");
         let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
@@ -329,7 +412,9 @@ async fn suits(connection: &mut MultiplexedConnection) -> Result<Option<Life>, F
         }
     }
     let role = redis::cmd("ROLE").query_async::<Value>(connection).await;
+    // A replica in a cluster names its primary.
     if let Some(Value::Array(role)) = unless_refused(role)?
+        && !in_cluster
         && role.first().and_then(text).is_some_and(|role| role == "slave")
     {
         return Err(Failure::Replica);
@@ -361,7 +446,7 @@ async fn suits(connection: &mut MultiplexedConnection) -> Result<Option<Life>, F
         let needs = format!("maxmemory-policy noeviction; with {policy} it drops locks");
         return Err(Failure::Wrong(needs));
     }
-    Ok(life)
+    Ok((life, in_cluster))
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -391,6 +476,10 @@ impl Store for RedisStore {
         let sink = sinks.remove(client);
         drop(sinks);
         drop(sink);
+    }
+
+    fn part(&self, key: &str) -> u16 {
+        if self.nodes().is_cluster() { cluster::slot(key) } else { 0 }
     }
 
     fn life(&self) -> Option<Life> {

@@ -37,6 +37,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Stops notices to a client.
     fn forget(&self, client: &str);
 
+    /// Returns the part of the store that keeps a key, where one step cannot change objects of
+    /// several parts: holds of one part are renewed together. A store that wraps one over a cluster
+    /// forwards it.
+    fn part(&self, _key: &str) -> u16 {
+        0
+    }
+
     /// Returns the life of the store that gave the last answer, if it is known.
     fn life(&self) -> Option<Life> {
         None
@@ -64,6 +71,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn forget(&self, client: &str) {
         (**self).forget(client);
+    }
+
+    fn part(&self, key: &str) -> u16 {
+        (**self).part(key)
     }
 
     fn life(&self) -> Option<Life> {

@@ -307,37 +307,6 @@ fn addresses_that_are_not_supported_say_so() {
     }
 }
 
-#[test]
-fn nodes_of_a_cluster_say_that_they_are_not_supported() {
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let node = || {
-        let bus = free();
-        let options = ["--save", "", "--cluster-enabled", "yes", "--cluster-port"];
-        (Server::with(&[&options[..], &[&bus.to_string()]].concat()), bus)
-    };
-    let [(first, _), (second, bus)] = [node(), node()];
-    assert_eq!(first.ask("CLUSTER ADDSLOTSRANGE 0 8191"), "+OK");
-    assert_eq!(second.ask("CLUSTER ADDSLOTSRANGE 8192 16383"), "+OK");
-    assert_eq!(first.ask(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", second.port)), "+OK");
-    let info = |line: &String| line == "cluster_state:ok";
-    until("it is a cluster", || first.all("CLUSTER INFO\r\nQUIT", 60).iter().any(info));
-    let error = (0..64).find_map(|number| {
-        let remote = match builder().connect(&first.url()) {
-            Err(error) => return Some(error),
-            Ok(remote) => remote,
-        };
-        match remote.locks().lock(&format!("{number}")).wait() {
-            Err(LockError::Store(error)) => Some(ConnectError::Store(error)),
-            other => {
-                drop(other.unwrap());
-                None
-            }
-        }
-    });
-    let error = error.expect("half of the names are on the other node");
-    assert!(is_unsupported(&error, "cluster"), "{error}");
-}
-
 /// A server that watches others cannot keep locks.
 #[test]
 fn a_sentinel_says_that_it_is_not_supported() {

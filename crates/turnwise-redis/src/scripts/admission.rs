@@ -36,8 +36,15 @@ pub(super) fn index(step: &AdmissionStep) -> usize {
     }
 }
 
-/// Appends the step's keys and arguments, which follow the script's hash.
-pub(super) fn arguments(cmd: &mut Cmd, channels: &str, key: &str, step: &AdmissionStep) {
+/// Appends the step's keys, with the further ones, and its arguments. They follow the script's
+/// hash.
+pub(super) fn arguments(
+    cmd: &mut Cmd,
+    channels: &str,
+    key: &str,
+    further: &[String],
+    step: &AdmissionStep,
+) {
     let claim = match &step.act {
         AdmissionAct::Admit { claim, .. }
         | AdmissionAct::Reserve { claim, .. }
@@ -45,13 +52,14 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, key: &str, step: &Admissi
         | AdmissionAct::Cancel { claim, .. } => Some(claim),
         _ => None,
     };
-    cmd.arg(7 + usize::from(claim.is_some())).arg(key);
+    cmd.arg(7 + usize::from(claim.is_some()) + further.len()).arg(key);
     for part in ["e", "q", "u", "b", "w", "d"] {
         cmd.arg(format!("{key}:{part}"));
     }
     if let Some(Claim { token, .. }) = claim {
         cmd.arg(format!("{key}:x:{}", token.as_str()));
     }
+    cmd.arg(further);
     cmd.arg(channels).arg(step.limit);
     if let Some(Claim { token, applicant }) = claim {
         cmd.arg(token.as_str()).arg(applicant);

@@ -49,9 +49,9 @@ fn millis(duration: Duration) -> u64 {
     micros(duration) / 1000
 }
 
-/// Appends the step's keys and arguments, which follow the script's hash.
-pub(super) fn arguments(cmd: &mut Cmd, channels: &str, key: &str, step: &MailboxStep) {
-    cmd.arg(1).arg(format!("{key}:n")).arg(channels).arg(step.shards);
+/// Appends the step's arguments, which follow the keys.
+pub(super) fn arguments(cmd: &mut Cmd, channels: &str, step: &MailboxStep) {
+    cmd.arg(channels).arg(step.shards);
     match &step.act {
         MailboxAct::Push { actor, message, claim } => {
             let StoredMessage { id, name, body, asker } = message;

@@ -60,8 +60,9 @@ impl Scripts {
         Scripts { kept: REMEMBERED, all }
     }
 
-    /// Returns the command of a step: with the hash of its script, or with its text.
-    pub(crate) fn command(&self, channels: &str, op: &Op, whole: bool) -> Cmd {
+    /// Returns the command of a step: with the hash of its script, or with its text. For a cluster
+    /// it states a key of the object that never exists: see rule N2 of `cluster.rs`.
+    pub(crate) fn command(&self, channels: &str, op: &Op, whole: bool, in_cluster: bool) -> Cmd {
         let index = match &op.step {
             Step::Acquire { .. } => 0,
             Step::Refresh { .. } => 1,
@@ -81,19 +82,23 @@ impl Scripts {
         let (name, text) = &self.all[index];
         let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
         cmd.arg(if whole { text } else { name });
+        let never = in_cluster.then(|| format!("{}:never", op.key));
+        let (never, more) = (never.as_slice(), usize::from(in_cluster));
         if let Step::Admission(step) = &op.step {
-            admission::arguments(&mut cmd, channels, &op.key, step);
+            admission::arguments(&mut cmd, channels, &op.key, never, step);
             return cmd;
         }
         if let Step::Mailbox(step) = &op.step {
-            mailbox::arguments(&mut cmd, channels, &op.key, step);
+            cmd.arg(1 + more).arg(format!("{}:n", op.key)).arg(never);
+            mailbox::arguments(&mut cmd, channels, step);
             return cmd;
         }
         if let Step::RenewAll { renewals, lease } = &op.step {
-            cmd.arg(renewals.len());
+            cmd.arg(renewals.len() + more);
             for Renewal { key, .. } in renewals {
                 cmd.arg(key);
             }
+            cmd.arg(never);
             cmd.arg(micros(*lease)).arg(micros(self.kept) / 1000);
             for Renewal { place, token, .. } in renewals {
                 cmd.arg(*place).arg(token.as_str());
@@ -107,10 +112,11 @@ impl Scripts {
             | Step::End { token, .. }
             | Step::Attend { token, .. } => {
                 let gone = format!("{}:x:{}", op.key, token.as_str());
-                cmd.arg(3).arg(&op.key).arg(queue).arg(gone)
+                cmd.arg(3 + more).arg(&op.key).arg(queue).arg(gone)
             }
-            _ => cmd.arg(2).arg(&op.key).arg(queue),
+            _ => cmd.arg(2 + more).arg(&op.key).arg(queue),
         };
+        cmd.arg(never);
         cmd.arg(channels).arg(op.places).arg(micros(self.kept) / 1000).arg(op.above);
         match &op.step {
             Step::Acquire { token, lease, alive } => {

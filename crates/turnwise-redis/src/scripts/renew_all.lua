@@ -1,6 +1,6 @@
 -- Extends several holds, each of another record, to this lease from now at least.
 --
--- KEYS[i]  record of the i-th hold
+-- KEYS[i]  record of the i-th hold. Keys behind them are not used
 -- ARGV[1]  lease   ARGV[2]  time that a record outlives its holds (ms)
 -- ARGV[2 * i + 1]  place   ARGV[2 * i + 2]  token
 --
@@ -9,7 +9,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local till, kept = now + ARGV[1], tonumber(ARGV[2])
 local answer = {}
-for i = 1, #KEYS do
+for i = 1, #ARGV / 2 - 1 do
   local place, token, held = ARGV[2 * i + 1], ARGV[2 * i + 2], 0
   local got = redis.call('HMGET', KEYS[i], 't' .. place, 'u' .. place, 'x', 'c')
   local u, x = tonumber(got[2]) or 0, tonumber(got[3]) or 0

@@ -1,11 +1,14 @@
 //! The stores that have the same properties: in memory, in memory with faults, in memory without
-//! notices, in a file, in a server, and in a server behind a proxy that loses and doubles.
+//! notices, in a file, in a server, in a server behind a proxy that loses and doubles, and in a
+//! cluster.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use turnwise_redis::{MemoryStore, Remote, RemoteBuilder};
 
 use super::Server;
+use super::cluster::Cluster;
 use super::faulty::{Deaf, Faulty};
 use super::proxy::Proxy;
 
@@ -115,7 +118,18 @@ impl World for Behind {
     }
 }
 
-/// Turns each rule into a test for each store.
+/// A cluster, with a prefix for each rule. Clients begin at different nodes.
+pub struct Clustered<'a>(pub &'a Cluster, pub &'a str);
+
+impl World for Clustered<'_> {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let node = &self.0.nodes[NUMBER.fetch_add(1, Relaxed) % self.0.nodes.len()];
+        builder.prefix(self.1).connect(&node.url()).unwrap()
+    }
+}
+
+/// Turns each rule into a test for each store. One cluster serves all rules.
 macro_rules! contract {
     ($($(#[$about:meta])* fn $name:ident($world:ident) $body:block)*) => {
         mod rules {
@@ -132,6 +146,12 @@ macro_rules! contract {
             let server = $crate::support::Server::start();
             Behind(Proxy::faulty(server.port, 11), server)
         }, $($name)*);
+        #[test]
+        fn cluster() {
+            use $crate::support::{cluster::Cluster, world::Clustered};
+            let cluster = Cluster::start();
+            $(rules::$name(&Clustered(&cluster, stringify!($name)));)*
+        }
     };
     (@ $store:ident, $world:expr, $($name:ident)*) => {
         mod $store {
