@@ -288,6 +288,11 @@ impl<S> fmt::Debug for RemoteActor<S> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome<R> {
+    /// The message is [delayed](Tell::after).
+    Delayed {
+        /// The time until it arrives in its mailbox.
+        remaining: Duration,
+    },
     /// The message waits.
     Waiting {
         /// The number of messages before it.
@@ -327,6 +332,8 @@ pub struct ActorInfo<S> {
     pub fence: Option<Fence>,
     /// The stored state. `None` before the first message was handled.
     pub state: Option<S>,
+    /// The number of [delayed](Tell::after) messages.
+    pub delayed: u64,
 }
 
 impl<S> RemoteActor<S>
@@ -390,6 +397,7 @@ where
         self.actors.once(&self.id, act, |answer| {
             let MailboxAnswer::Progress(progress) = answer else { return None };
             Some(match progress {
+                Progress::Delayed { left } => Ok(Outcome::Delayed { remaining: left }),
                 Progress::Waiting { ahead, .. } => Ok(Outcome::Waiting { ahead }),
                 Progress::Running { attempt, .. } => Ok(Outcome::Running { attempt }),
                 Progress::Done(reply) => ask::read(&reply).map(Outcome::Done),
@@ -405,7 +413,7 @@ where
         let act = MailboxAct::Look { actor: self.id.to_string() };
         self.actors.once(&self.id, act, |answer| {
             let MailboxAnswer::Seen(seen) = answer else { return None };
-            let MailboxSeen { waiting, drainer, attempts, fence, state } = seen;
+            let MailboxSeen { waiting, drainer, attempts, fence, state, delayed } = seen;
             let read = |state: Vec<u8>| serde_json::from_slice(&state);
             let state = match state.map(read).transpose() {
                 Ok(state) => state,
@@ -419,6 +427,7 @@ where
                 attempts,
                 fence: (fence > 0).then(|| Fence::from_number(fence)),
                 state,
+                delayed,
             }))
         })
     }

@@ -25,6 +25,9 @@
 //!   that arrive meanwhile store nothing and claim nothing.
 //! - M6: a mailbox with messages, or with a drainer, has a due time, at which a worker checks
 //!   whether it is drained.
+//! - M7: a delayed message is known, and is no message of the mailbox, before its time has come. The
+//!   first step after that moves it behind the others. While there are only such messages, the
+//!   first one's time is the due time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -100,6 +103,9 @@ struct Mailbox {
     /// The last hold that was released, and the number of the step that did it.
     last: Option<(u64, u64)>,
     state: Option<Vec<u8>>,
+    /// Delayed messages by id, with the times at which they arrive; and their order.
+    delayed: BTreeMap<String, (u64, Message)>,
+    later: BTreeSet<(u64, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -205,7 +211,20 @@ impl Mailbox {
         self.messages.push_back(message);
     }
 
+    /// Moves messages whose time has come behind the others.
+    fn arrive(&mut self, now: u64) {
+        while self.later.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, id)) = self.later.pop_first() else { return };
+            if let Some((_, message)) = self.delayed.remove(&id) {
+                self.push(message);
+            }
+        }
+    }
+
     fn progress(&self, now: u64, message: &str) -> Option<Progress> {
+        if let Some((at, _)) = self.delayed.get(message) {
+            return Some(Progress::Delayed { left: left(*at, now) });
+        }
         if !self.ids.contains(message) {
             return None;
         }
@@ -235,9 +254,12 @@ impl Shard {
         }
         self.forget_old(now);
         self.gone.retain(|_, until| *until > now);
+        if let Some(mailbox) = step.act.actor().and_then(|actor| self.mailboxes.get_mut(actor)) {
+            mailbox.arrive(now);
+        }
         match &step.act {
-            MailboxAct::Push { actor, message, claim } => {
-                let answer = self.push(now, actor, message, claim.as_ref(), notices);
+            MailboxAct::Push { actor, message, delay, claim } => {
+                let answer = self.push(now, actor, message, *delay, claim.as_ref(), notices);
                 if !matches!(answer, MailboxAnswer::Known(_)) {
                     self.shards = step.shards;
                 }
@@ -297,6 +319,7 @@ impl Shard {
                     attempts: mailbox.attempts,
                     fence: mailbox.fence,
                     state: mailbox.state,
+                    delayed: mailbox.delayed.len() as u64,
                 })
             }
         }
@@ -309,8 +332,8 @@ impl Shard {
         match kind {
             "s" => mailbox.state = None,
             _ => {
-                let Mailbox { messages, ids, state, .. } = std::mem::take(mailbox);
-                *mailbox = Mailbox { messages, ids, state, ..Mailbox::default() };
+                let Mailbox { messages, ids, state, delayed, later, .. } = std::mem::take(mailbox);
+                *mailbox = Mailbox { messages, ids, state, delayed, later, ..Mailbox::default() };
             }
         }
     }
@@ -334,6 +357,16 @@ impl Shard {
         }
     }
 
+    /// Sets the due time of a mailbox without messages: that of its first delayed one.
+    fn due_later(&mut self, actor: &str) {
+        let mailbox = self.mailbox(actor);
+        let first = mailbox.later.first().map(|(at, _)| (*at).max(mailbox.ready));
+        match first {
+            Some(at) => self.due.set(actor, at),
+            None => self.due.remove(actor),
+        }
+    }
+
     /// Wakes a waiting worker.
     fn wake_worker(&mut self, now: u64, notices: &mut Vec<Notice>) {
         self.workers.retain(|(until, _)| *until > now);
@@ -348,6 +381,7 @@ impl Shard {
         now: u64,
         actor: &str,
         message: &StoredMessage,
+        delay: Duration,
         claim: Option<&DrainClaim>,
         notices: &mut Vec<Notice>,
     ) -> MailboxAnswer {
@@ -364,6 +398,15 @@ impl Shard {
         }
         let mailbox = self.mailbox(actor);
         let ahead = mailbox.messages.len() as u64;
+        if !delay.is_zero() {
+            let (at, id) = (after(now, delay), message.id.clone());
+            mailbox.later.insert((at, id.clone()));
+            mailbox.delayed.insert(id, (at, message.clone().into()));
+            if ahead == 0 {
+                self.due_later(actor);
+            }
+            return MailboxAnswer::Pushed { ahead, free: false };
+        }
         mailbox.push(message.clone().into());
         if let Some(claim) = claim
             && let MailboxAnswer::Handed(hand) = self.claim(now, actor, claim, notices)
@@ -421,7 +464,7 @@ impl Shard {
         }
         let mailbox = self.mailbox(actor);
         if mailbox.messages.is_empty() {
-            self.due.remove(actor);
+            self.due_later(actor);
             return MailboxAnswer::Empty;
         }
         if mailbox.ready > now {
@@ -573,7 +616,7 @@ impl Shard {
         let mailbox = self.mailbox(actor);
         mailbox.drainer = None;
         if mailbox.messages.is_empty() {
-            return self.due.remove(actor);
+            return self.due_later(actor);
         }
         if wait.is_zero() {
             self.due.remove(actor);
@@ -615,7 +658,17 @@ impl Shard {
                 mailbox.messages.retain(|waiting| waiting.id != message);
                 mailbox.ids.remove(message);
                 if mailbox.messages.is_empty() {
-                    self.due.remove(actor);
+                    self.due_later(actor);
+                }
+                true
+            }
+            Progress::Delayed { .. } => {
+                let mailbox = self.mailbox(actor);
+                if let Some((at, message)) = mailbox.delayed.remove(message) {
+                    mailbox.later.remove(&(at, message.id));
+                }
+                if mailbox.messages.is_empty() {
+                    self.due_later(actor);
                 }
                 true
             }

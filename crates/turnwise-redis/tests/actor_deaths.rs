@@ -77,7 +77,9 @@ fn teller() {
         for (kind, actors) in ["often", "once"].iter().zip(&kinds) {
             let id = format!("{name}.{number}");
             let actor = actors.of(&(number % ACTORS).to_string()).unwrap();
-            match actor.tell(Append { kind: kind.to_string(), id: id.clone() }).id(&id).wait() {
+            let told = actor.tell(Append { kind: kind.to_string(), id: id.clone() }).id(&id);
+            // Some are delayed, and may arrive after their sender's death.
+            match told.after(Duration::from_millis(number % 3 * 20)).wait() {
                 Ok(_) => println!("told {kind} {id}"),
                 // It may or may not be stored.
                 Err(MessageError::Store(_)) => {}
@@ -167,7 +169,7 @@ impl Case {
         let drained = holds_in_time(|| {
             left.clear();
             left.extend(actors.iter().map(|actor| actor.info().wait().unwrap().unwrap()));
-            left.retain(|info| info.waiting > 0 || info.drainer.is_some());
+            left.retain(|info| info.waiting + info.delayed > 0 || info.drainer.is_some());
             left.is_empty()
         });
         let left = left.iter().map(|it| (it.waiting, it.attempts, &it.drainer, it.remaining));

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use support::until;
@@ -193,6 +193,86 @@ contract! {
         assert_eq!(outcome, Ok(Outcome::Done(1)));
         let unknown = boards[0].outcome::<usize>("order 8").wait().unwrap();
         assert_eq!(unknown, Ok(Outcome::Unknown));
+    }
+
+    /// They are known at once, arrive behind the others when their time has come, and are drained
+    /// by their sender.
+    fn delayed_messages_arrive_at_their_time(world) {
+        let clients = world.clients(2);
+        let (here, there) = (board(&clients[0]), board(&clients[1]));
+        let (began, delay) = (Instant::now(), Duration::from_millis(400));
+        for board in [&here, &there] {
+            assert_eq!(board.tell(Add(1)).id("later").after(delay).wait().unwrap(), "later");
+        }
+        let is_delayed = |outcome: &Outcome<usize>| match outcome {
+            Outcome::Delayed { remaining } => *remaining <= delay,
+            _ => began.elapsed() >= delay,
+        };
+        let outcome = there.outcome::<usize>("later").wait().unwrap().unwrap();
+        assert!(is_delayed(&outcome), "{outcome:?}");
+        // Others do not wait for it.
+        let first = here.ask(Add(2)).wait();
+        assert!(first == Ok(1) || began.elapsed() >= delay, "{first:?}");
+        let mut last = outcome;
+        until("it is handled", || {
+            last = there.outcome::<usize>("later").wait().unwrap().unwrap();
+            assert!(is_delayed(&last), "{last:?}");
+            matches!(last, Outcome::Done(_))
+        });
+        assert!(began.elapsed() >= delay);
+        if first == Ok(1) {
+            assert_eq!(last, Outcome::Done(2));
+            assert_eq!(added(&here), [2, 1]);
+        }
+        assert_eq!(here.info().wait().unwrap().unwrap().delayed, 0);
+    }
+
+    /// Workers wake for messages whose sender is gone, in the order of their times. Those of a time
+    /// that has passed are not delayed.
+    fn workers_drain_delayed_messages(world) {
+        let clients = world.clients(2);
+        let [senders, workers] = [0, 1].map(|index| {
+            kind(&clients[index]).drains(Drains::Never).open().unwrap().of("eu").unwrap()
+        });
+        let began = Instant::now();
+        for (number, delay) in [(1, 300), (2, 200), (3, 100)] {
+            senders.tell(Add(number)).after(Duration::from_millis(delay)).wait().unwrap();
+        }
+        senders.tell(Add(4)).at(SystemTime::UNIX_EPOCH).wait().unwrap();
+        let soon = SystemTime::now() + Duration::from_millis(400);
+        senders.tell(Add(5)).at(soon).wait().unwrap();
+        // The order of the times is known only if no push took long.
+        let quick = began.elapsed() < Duration::from_millis(100);
+        let kind = kind(&clients[1]).drains(Drains::Never).open().unwrap();
+        let working = kind.work(1);
+        until("all are handled", || added(&workers).len() == 5);
+        working.stop().wait().unwrap();
+        let added = added(&workers);
+        if quick {
+            assert_eq!(added, [4, 3, 2, 1, 5]);
+        }
+        assert_eq!(added.iter().collect::<BTreeSet<_>>().len(), 5);
+    }
+
+    fn delayed_messages_are_withdrawn(world) {
+        let clients = world.clients(2);
+        let (here, there) = (board(&clients[0]), board(&clients[1]));
+        let hour = Duration::from_secs(3600);
+        here.tell(Add(1)).id("one").after(hour).wait().unwrap();
+        here.tell(Add(2)).id("two").after(hour).wait().unwrap();
+        let info = there.info().wait().unwrap().unwrap();
+        assert_eq!((info.waiting, info.delayed), (0, 2));
+        assert_eq!(there.withdraw::<usize>("one").wait().unwrap(), Ok(Outcome::Withdrawn));
+        assert_eq!(here.outcome::<usize>("one").wait().unwrap(), Ok(Outcome::Withdrawn));
+        // A copy of its push stores nothing.
+        here.tell(Add(1)).id("one").wait().unwrap();
+        assert_eq!(here.ask(Add(3)).wait(), Ok(1));
+        let info = there.info().wait().unwrap().unwrap();
+        assert_eq!((info.waiting, info.delayed), (0, 1));
+        let two = there.outcome::<usize>("two").wait().unwrap();
+        assert!(matches!(two, Ok(Outcome::Delayed { remaining }) if remaining > hour / 2));
+        let late = there.ask(Add(2)).id("two").within(Duration::from_millis(50)).wait();
+        assert_eq!(late, Err(MessageError::Running { id: "two".to_owned() }));
     }
 
     /// A failed message is tried again before later ones, and its attempt leaves nothing in the

@@ -41,6 +41,11 @@ fn claims() -> impl Strategy<Value = DrainClaim> {
     })
 }
 
+fn delays() -> impl Strategy<Value = Duration> {
+    // None, one that is over at the next step, or one that does not end in this test.
+    prop_oneof![4 => Just(Duration::ZERO), 1 => Just(SHORT), 1 => Just(LONG)]
+}
+
 /// A step of a drainer. The token and the number are those of a hold, in most cases.
 #[derive(Clone, Debug)]
 enum Deed {
@@ -60,12 +65,12 @@ enum Deed {
 
 fn deeds() -> impl Strategy<Value = Deed> {
     let acts = prop_oneof![
-        8 => (actor(), id(), any::<bool>(), prop::option::of(claims())).prop_map(
-            |(actor, id, asks, claim)| {
+        8 => (actor(), id(), any::<bool>(), delays(), prop::option::of(claims())).prop_map(
+            |(actor, id, asks, delay, claim)| {
                 let body = vec![0, 255, id.len() as u8];
                 let asker = asks.then(|| token(9));
                 let message = StoredMessage { id, name: "add".to_owned(), body, asker };
-                MailboxAct::Push { actor, message, claim }
+                MailboxAct::Push { actor, message, delay, claim }
             }
         ),
         4 => (actor(), claims()).prop_map(|(actor, claim)| MailboxAct::Claim { actor, claim }),
@@ -118,6 +123,7 @@ fn without_times(answer: MailboxAnswer) -> MailboxAnswer {
     let some = |time: Duration| if time > LONG / 2 { LONG } else { Duration::ZERO };
     let progress = |progress| match progress {
         Progress::Waiting { ahead, busy } => Progress::Waiting { ahead, busy: some(busy) },
+        Progress::Delayed { left } => Progress::Delayed { left: some(left) },
         Progress::Running { attempt, busy } => Progress::Running { attempt, busy: some(busy) },
         other => other,
     };

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use mailbox::Shard;
 use step::{
-    Advance, DrainClaim, Hand, MailboxAct, MailboxAnswer, MailboxStep, Progress, StoredMessage,
-    Then, Token,
+    Advance, DrainClaim, Hand, MailboxAct, MailboxAnswer, MailboxSeen, MailboxStep, Progress,
+    StoredMessage, Then, Token,
 };
 
 const CLIENTS: usize = 2;
@@ -74,6 +74,9 @@ struct World {
     most_claims: u64,
     /// The number of withdrawals that may still occur.
     withdrawals: u8,
+    /// The delay of each message, and when its push was first sent.
+    delays: [u64; MESSAGES],
+    sent: [Option<u64>; MESSAGES],
     /// The number of faults that may still occur.
     faults: u8,
 }
@@ -92,6 +95,8 @@ enum Fault {
     LeaseForEver,
     /// The state is stored with the step after the one that removes its messages.
     StateLater,
+    /// A repeated push states no delay.
+    DelayForgotten,
 }
 
 fn token(client: usize, claim: u64) -> Token {
@@ -123,6 +128,10 @@ impl World {
         let actor = "a".to_owned();
         let act = match request.clone() {
             Request::Push { message, claim } => MailboxAct::Push {
+                delay: match fault {
+                    Fault::DelayForgotten if self.sends_again(client) => Duration::ZERO,
+                    _ => ticks(self.delays[usize::from(message)]),
+                },
                 actor,
                 message: StoredMessage {
                     id: id(message),
@@ -166,13 +175,22 @@ impl World {
         self.shard.step(self.now + 1, &step, &mut Vec::new())
     }
 
+    /// True if a client repeats a request.
+    fn sends_again(&self, client: usize) -> bool {
+        self.phases.get(client).is_some_and(|phase| matches!(phase, Phase::Asks(_)))
+    }
+
+    fn look(&mut self) -> MailboxSeen {
+        let look = MailboxStep { shards: 1, act: MailboxAct::Look { actor: "a".to_owned() } };
+        match self.shard.step(self.now + 1, &look, &mut Vec::new()) {
+            MailboxAnswer::Seen(seen) => seen,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Returns the stored state, and the drainer.
     fn seen(&mut self) -> (Vec<u8>, Option<Token>) {
-        let look = MailboxStep { shards: 1, act: MailboxAct::Look { actor: "a".to_owned() } };
-        let MailboxAnswer::Seen(seen) = self.shard.step(self.now + 1, &look, &mut Vec::new())
-        else {
-            panic!()
-        };
+        let seen = self.look();
         (seen.state.unwrap_or_default(), seen.drainer.map(|(token, _)| token))
     }
 
@@ -322,7 +340,11 @@ impl World {
                 && let Some(&message) = hand.get(done.len())
             {
                 let mut world = self.clone();
-                world.begun[usize::from(message)] += 1;
+                let index = usize::from(message);
+                if self.sent[index].is_some_and(|sent| self.now < sent + self.delays[index]) {
+                    return Err(format!("{message} has begun before its time: {self:?}"));
+                }
+                world.begun[index] += 1;
                 if let Phase::Drains { done, state, .. } = &mut world.phases[client] {
                     done.push(message);
                     state.push(message);
@@ -331,6 +353,11 @@ impl World {
             }
             for request in self.sends(fault, client) {
                 let mut sent = self.clone();
+                if let Request::Push { message, .. } = &request
+                    && self.delays[usize::from(*message)] > 0
+                {
+                    sent.sent[usize::from(*message)].get_or_insert(self.now);
+                }
                 match &request {
                     Request::Claim { .. } | Request::Push { .. }
                         if !matches!(self.phases[client], Phase::Asks(_)) =>
@@ -383,6 +410,20 @@ impl World {
     fn ends_well(&self, fault: Fault) -> Result<(), String> {
         let mut world = self.clone();
         for round in 0..20 {
+            // A worker finds it, now or later.
+            let (mut due, seen) = (world.clone(), world.look());
+            let act = MailboxAct::Due {
+                worker: token(CLIENTS, 49),
+                alive: ticks(1),
+                most: 1,
+                grip: ticks(1),
+            };
+            let step = MailboxStep { shards: 1, act };
+            let found = due.shard.step(world.now + 1, &step, &mut Vec::new());
+            let nothing = matches!(&found, MailboxAnswer::Due { next: None, .. });
+            if nothing && seen.waiting + seen.delayed > 0 {
+                return Err(format!("it is never due: {world:?}"));
+            }
             let request = Request::Claim { claim: 50 + round };
             let mut answer = world.step(fault, CLIENTS, &request);
             let mut number = 0;
@@ -397,7 +438,10 @@ impl World {
                 answer = world.step(fault, CLIENTS, &advance);
             }
             if matches!(answer, MailboxAnswer::Empty) || removed > 0 {
-                return world.check();
+                world.check()?;
+                if world.look().delayed == 0 {
+                    return Ok(());
+                }
             }
             world.now += 1;
         }
@@ -406,7 +450,13 @@ impl World {
 }
 
 /// Returns the number of reachable states, or the violation.
-fn search(fault: Fault, faults: u8, withdrawals: u8, most_claims: u64) -> Result<usize, String> {
+fn search(
+    fault: Fault,
+    faults: u8,
+    withdrawals: u8,
+    most_claims: u64,
+    delays: [u64; MESSAGES],
+) -> Result<usize, String> {
     let first = World {
         now: 0,
         shard: Shard::default(),
@@ -417,6 +467,8 @@ fn search(fault: Fault, faults: u8, withdrawals: u8, most_claims: u64) -> Result
         withdrawn: [false; MESSAGES],
         most_claims,
         withdrawals,
+        delays,
+        sent: [None; MESSAGES],
         faults,
     };
     // States are compared by their hashes: one of many billions may be taken for another one.
@@ -438,22 +490,32 @@ fn search(fault: Fault, faults: u8, withdrawals: u8, most_claims: u64) -> Result
 #[test]
 fn whatever_happens_each_message_is_seen_once() {
     for (faults, withdrawals, claims) in [(1, 0, 2), (1, 1, 1), (2, 0, 1)] {
-        let states = search(Fault::None, faults, withdrawals, claims).unwrap();
+        let states = search(Fault::None, faults, withdrawals, claims, [0, 0]).unwrap();
         println!("{faults} faults, {withdrawals} withdrawals, {claims} claims: {states} states");
         assert!(states > 10_000, "{states}");
     }
 }
 
 #[test]
+fn delayed_messages_are_seen_once_and_not_before_their_time() {
+    for (withdrawals, delays) in [(0, [0, 2]), (1, [1, 2])] {
+        let states = search(Fault::None, 1, withdrawals, 1, delays).unwrap();
+        println!("{withdrawals} withdrawals, delays {delays:?}: {states} states");
+        assert!(states > 5_000, "{states}");
+    }
+}
+
+#[test]
 fn planted_faults_are_found() {
-    for (fault, withdrawals) in [
-        (Fault::LeaseFromAnswer, 0),
-        (Fault::NewNumber, 0),
-        (Fault::BegunForgotten, 1),
-        (Fault::LeaseForEver, 0),
-        (Fault::StateLater, 0),
+    for (fault, withdrawals, delays) in [
+        (Fault::LeaseFromAnswer, 0, [0, 0]),
+        (Fault::NewNumber, 0, [0, 0]),
+        (Fault::BegunForgotten, 1, [0, 0]),
+        (Fault::LeaseForEver, 0, [0, 0]),
+        (Fault::StateLater, 0, [0, 0]),
+        (Fault::DelayForgotten, 0, [0, 2]),
     ] {
-        let found = search(fault, 1, withdrawals, 2);
+        let found = search(fault, 1, withdrawals, 2, delays);
         println!("{fault:?}: {found:?}");
         assert!(found.is_err(), "{fault:?} was not found");
     }

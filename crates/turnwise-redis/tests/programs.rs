@@ -180,6 +180,18 @@ fn queues_run_commands_in_their_order() {
     assert_eq!(work.wait().unwrap().code(), Some(0));
     assert_eq!(queue(&["discard", "a", "fails"]).0, Some(0));
     assert_eq!(queue(&["dead"]).1, "");
+    // Delayed commands wait for their time, and can be withdrawn before.
+    let later = ["push", "b", "--id", "later", "--after", "1h", "--", "true"];
+    assert_eq!(queue(&later).1, "later\n");
+    let (code, said, _) = queue(&["outcome", "b", "later"]);
+    assert!(code == Some(75) && said.starts_with("is delayed by "), "{said}");
+    assert_eq!(queue(&["drain", "b"]).1, "0 done\n");
+    assert_eq!(queue(&["withdraw", "b", "later"]).0, Some(0));
+    assert_eq!(queue(&["withdraw", "b", "never"]).0, Some(1));
+    assert_eq!(queue(&["outcome", "b", "later"]).1, "withdrawn\n");
+    let soon = ["push", "b", "--id", "soon", "--after", "50ms", "--", "echo", "soon"];
+    assert_eq!(queue(&soon).1, "soon\n");
+    until("its time has come", || queue(&["drain", "b"]).1 == "soon\n1 done\n");
     // The same in a file.
     #[cfg(feature = "sqlite")]
     {

@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use turnwise::{Reply, promise};
 
 use super::Actors;
@@ -25,6 +25,25 @@ use crate::time::{LONGEST, Moment, SHORTEST, after};
 
 /// A boxed future.
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The time at which a message arrives in its mailbox, as its sender states it.
+#[derive(Clone, Copy)]
+enum Arrival {
+    After(Duration),
+    At(SystemTime),
+}
+
+impl Arrival {
+    fn delay(self) -> Duration {
+        match self {
+            Arrival::After(delay) => delay.min(LONGEST),
+            Arrival::At(time) => {
+                let delay = time.duration_since(SystemTime::now());
+                delay.unwrap_or_default().min(LONGEST)
+            }
+        }
+    }
+}
 
 /// A message before it is sent.
 struct Prepared<S> {
@@ -62,6 +81,7 @@ impl<S> Prepared<S> {
 #[must_use = "nothing is sent before it is awaited or waited for"]
 pub struct Tell<S> {
     prepared: Result<Prepared<S>, MessageError>,
+    arrival: Arrival,
 }
 
 impl<S> Tell<S>
@@ -73,7 +93,53 @@ where
         actor: &str,
         message: &M,
     ) -> Self {
-        Tell { prepared: Prepared::new(actors, actor, message) }
+        let prepared = Prepared::new(actors, actor, message);
+        Tell { prepared, arrival: Arrival::After(Duration::ZERO) }
+    }
+
+    /// Delays the message by this time from when the store receives it. It is stored at once, with
+    /// the guarantees of any other: its id is known, it can be [withdrawn](crate::RemoteActor::withdraw),
+    /// and [`outcome`](crate::RemoteActor::outcome) returns how long it is delayed.
+    ///
+    /// When its time has come it arrives in its mailbox, behind the messages that are there. It is
+    /// drained by [workers](crate::Actors::work), by any process that sends to the actor, and,
+    /// unless the kind is [never](crate::Drains::Never) drained by senders, by this process as long
+    /// as that keeps the kind.
+    ///
+    /// # Examples
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # use turnwise::{Context, Handler};
+    /// use std::time::Duration;
+    /// use turnwise_redis::{Outcome, Remote};
+    /// # #[derive(Default, Serialize, Deserialize)]
+    /// # struct Mails(u64);
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Remind;
+    /// # impl Handler<Remind> for Mails {
+    /// #     type Reply = u64;
+    /// #     fn handle(&mut self, _: Remind, _: &mut Context<'_, Self>) -> u64 {
+    /// #         self.0 += 1;
+    /// #         self.0
+    /// #     }
+    /// # }
+    ///
+    /// let mails = Remote::in_memory().actors::<Mails>("mail").message::<Remind>("remind").open()?;
+    /// let ada = mails.of("ada")?;
+    /// let id = ada.tell(Remind).after(Duration::from_secs(3600)).wait()?;
+    /// assert!(matches!(ada.outcome::<u64>(&id).wait()??, Outcome::Delayed { .. }));
+    /// assert_eq!(ada.withdraw::<u64>(&id).wait()??, Outcome::Withdrawn);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn after(self, delay: Duration) -> Self {
+        Tell { arrival: Arrival::After(delay), ..self }
+    }
+
+    /// Delays the message until this time, as [`after`](Self::after) does. The time until then is
+    /// counted by this machine's clock when it is sent, and by the store's clock from then on. A
+    /// time that has passed is no delay.
+    pub fn at(self, time: SystemTime) -> Self {
+        Tell { arrival: Arrival::At(time), ..self }
     }
 
     /// Sets the message's id. A second message of the id is not stored, while the first one waits,
@@ -104,9 +170,10 @@ where
             }
         };
         let (client, kind) = (Arc::clone(&prepared.actors.client), prepared.actors.kind.clone());
+        let delay = self.arrival.delay();
         prepared.actors.client.spawn(async move {
             let (id, patience) = (message.id.clone(), client.patience());
-            let pushed = push(&client, &kind, &prepared.actor, message, patience).await;
+            let pushed = push(&client, &kind, &prepared.actor, message, delay, patience).await;
             promise.keep(pushed.map(|_| id));
         });
         reply
@@ -289,15 +356,17 @@ async fn push<S>(
     kind: &Arc<Kind<S>>,
     actor: &str,
     message: StoredMessage,
+    delay: Duration,
     until: Instant,
 ) -> Result<Option<Progress>, MessageError>
 where
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
     let (shard, token) = (kind.shard(actor), client.token());
-    let claim = kind.claims_at_once().then(|| kind.settings.claim(token.clone()));
-    let (claims, sent) = (claim.is_some(), Moment::now());
-    let act = MailboxAct::Push { actor: actor.to_owned(), message, claim };
+    let claims = delay.is_zero() && kind.claims_at_once();
+    let claim = claims.then(|| kind.settings.claim(token.clone()));
+    let (id, sent) = (message.id.clone(), Moment::now());
+    let act = MailboxAct::Push { actor: actor.to_owned(), message, delay, claim };
     match shard.step(client, act, until).await.0 {
         Ok(MailboxAnswer::Handed(hand)) => {
             kind.was_free(true);
@@ -305,6 +374,12 @@ where
             let tenure = MailboxHold::begin(client, shard, actor, token, lease, sent);
             let held = Held::new(client, shard, tenure, hand, false);
             drop(kind.drain(held, Until::empty()));
+            Ok(None)
+        }
+        Ok(MailboxAnswer::Pushed { .. }) if !delay.is_zero() => {
+            if kind.settings.drains != Drains::Never {
+                drain_later(client, kind, actor, id, delay);
+            }
             Ok(None)
         }
         Ok(MailboxAnswer::Pushed { free, .. }) => {
@@ -342,6 +417,35 @@ where
     });
 }
 
+/// Starts a drain when a delayed message has arrived, if the program keeps its kind until then.
+fn drain_later<S>(
+    client: &Arc<Client>,
+    kind: &Arc<Kind<S>>,
+    actor: &str,
+    id: String,
+    mut delay: Duration,
+) where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    let (io, actor) = (client.io.clone(), actor.to_owned());
+    let (client, kind) = (Arc::downgrade(client), Arc::downgrade(kind));
+    io.spawn(async move {
+        loop {
+            sleep_until(after(delay)).await;
+            let (Some(client), Some(kind)) = (client.upgrade(), kind.upgrade()) else { return };
+            let act = MailboxAct::Outcome { actor: actor.clone(), message: id.clone() };
+            match kind.shard(&actor).step(&client, act, client.patience()).await.0 {
+                // The store's clock is behind, or was.
+                Ok(MailboxAnswer::Progress(Progress::Delayed { left })) => delay = left,
+                Ok(MailboxAnswer::Progress(Progress::Waiting { .. })) => {
+                    return drain_if_free(&client, &kind, &actor);
+                }
+                _ => return,
+            }
+        }
+    });
+}
+
 /// A request, until its reply comes.
 struct Question<S> {
     client: Arc<Client>,
@@ -367,8 +471,9 @@ where
         let id = self.message.id.clone();
         // A message of the same id may belong to another request. It is left as it is.
         let mut ours = true;
+        let message = self.message.clone();
         let pushed =
-            push(&self.client, &self.kind, &self.actor, self.message.clone(), given_up).await;
+            push(&self.client, &self.kind, &self.actor, message, Duration::ZERO, given_up).await;
         match pushed {
             Ok(None) => {}
             Ok(Some(progress)) => {
@@ -408,6 +513,7 @@ where
                 };
             let busy = match &progress {
                 Progress::Waiting { busy, .. } | Progress::Running { busy, .. } => *busy,
+                Progress::Delayed { left } => *left,
                 _ => Duration::ZERO,
             };
             if let Some(over) = over(progress) {
@@ -454,7 +560,9 @@ where
 /// Converts a final progress into the result of the request.
 fn over(progress: Progress) -> Option<Result<Vec<u8>, MessageError>> {
     Some(match progress {
-        Progress::Waiting { .. } | Progress::Running { .. } => return None,
+        Progress::Delayed { .. } | Progress::Waiting { .. } | Progress::Running { .. } => {
+            return None;
+        }
         Progress::Done(reply) => Ok(reply),
         Progress::Dead { error } => Err(MessageError::Dead { error }),
         Progress::Withdrawn => Err(MessageError::Withdrawn),

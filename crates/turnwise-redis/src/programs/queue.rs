@@ -26,9 +26,9 @@ use failure::Failure;
 /// behind it in its queue. After all its attempts it is a dead letter. The
 /// death of a worker counts as an attempt.
 ///
-/// Exit codes: 0; 1 if there is no such command; 69 if no server answers, 2 for
-/// bad usage; `outcome`: 0 if the command was done, 1 if it is dead or unknown,
-/// 75 if it waits or runs.
+/// Exit codes: 0; 1 if there is no such command, or none to withdraw; 69 if no
+/// server answers, 2 for bad usage; `outcome`: 0 if the command was done, 1 if
+/// it is dead, withdrawn or unknown, 75 if it is delayed, waits or runs.
 #[derive(Parser)]
 #[command(name = "queue", verbatim_doc_comment)]
 struct Arguments {
@@ -98,6 +98,9 @@ enum Deed {
         /// Id of the command: a second one of the id is not stored
         #[arg(long)]
         id: Option<String>,
+        /// Time before which it is not run
+        #[arg(long, value_name = "TIME", default_value = "0s", value_parser = common::time)]
+        after: Duration,
         /// Command, and its arguments
         #[arg(last = true, required = true)]
         command: Vec<String>,
@@ -115,6 +118,13 @@ enum Deed {
     },
     /// Prints the progress of a command
     Outcome {
+        /// Queue
+        queue: String,
+        /// Id of the command
+        id: String,
+    },
+    /// Withdraws a command, unless it may have begun
+    Withdraw {
         /// Queue
         queue: String,
         /// Id of the command
@@ -191,8 +201,9 @@ fn run(remote: &Remote, given: &Arguments) -> Result<(u8, String), Failure> {
     let queues = queues.drains(Drains::Never).attempts(given.attempts).pause(given.pause);
     let queues = queues.lease(given.lease).open().map_err(|error| Failure(2, error.to_string()))?;
     match &given.deed {
-        Deed::Push { queue, id, command } => {
-            let mut told = queues.of(queue).map_err(failed)?.tell(Run(command.clone()));
+        Deed::Push { queue, id, after, command } => {
+            let told = queues.of(queue).map_err(failed)?.tell(Run(command.clone()));
+            let mut told = told.after(*after);
             if let Some(id) = id {
                 told = told.id(id);
             }
@@ -213,6 +224,11 @@ fn run(remote: &Remote, given: &Arguments) -> Result<(u8, String), Failure> {
             Ok((0, format!("{} done\n", drained.handled)))
         }
         Deed::Outcome { queue, id } => outcome(&queues, queue, id),
+        Deed::Withdraw { queue, id } => {
+            let queue = queues.of(queue).map_err(failed)?;
+            let outcome = answer(queue.withdraw::<Result<u64, String>>(id))?;
+            Ok((found(outcome == Outcome::Withdrawn), String::new()))
+        }
         Deed::Dead => {
             let (mut text, mut from) = (String::new(), 0);
             loop {
@@ -239,9 +255,13 @@ fn outcome(queues: &Actors<Done>, queue: &str, id: &str) -> Result<(u8, String),
     let queue = queues.of(queue).map_err(failed)?;
     let (code, text) = match answer(queue.outcome::<Result<u64, String>>(id))? {
         Outcome::Done(_) => (0, "done".to_owned()),
+        Outcome::Delayed { remaining } => {
+            (common::TRY_AGAIN, format!("is delayed by {remaining:.1?}"))
+        }
         Outcome::Waiting { ahead } => (common::TRY_AGAIN, format!("waits behind {ahead}")),
         Outcome::Running { attempt } => (common::TRY_AGAIN, format!("runs, attempt {attempt}")),
         Outcome::Dead { error } => (1, format!("dead: {error}")),
+        Outcome::Withdrawn => (1, "withdrawn".to_owned()),
         _ => (1, "unknown".to_owned()),
     };
     Ok((code, text + "\n"))

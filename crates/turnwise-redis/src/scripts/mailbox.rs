@@ -53,14 +53,15 @@ fn millis(duration: Duration) -> u64 {
 pub(super) fn arguments(cmd: &mut Cmd, channels: &str, step: &MailboxStep) {
     cmd.arg(channels).arg(step.shards);
     match &step.act {
-        MailboxAct::Push { actor, message, claim } => {
+        MailboxAct::Push { actor, message, delay, claim } => {
             let StoredMessage { id, name, body, asker } = message;
             let asker = asker.as_ref().map_or("", Token::as_str);
             cmd.arg(actor).arg(id).arg(name).arg(body).arg(asker);
             match claim {
                 Some(claim) => claimed(cmd, claim),
                 None => cmd.arg("").arg(0).arg(0).arg(0).arg(0),
-            }
+            };
+            cmd.arg(micros(*delay))
         }
         MailboxAct::Claim { actor, claim } => claimed(cmd.arg(actor), claim),
         MailboxAct::Advance(Advance { actor, fence, number, done, state, failed, keep, then }) => {
@@ -141,6 +142,7 @@ pub(super) fn read(step: &MailboxStep, values: &[Value]) -> Option<MailboxAnswer
             2 => Progress::Running { attempt: small(at + 2)?, busy: time(at + 3)? },
             3 => Progress::Done(bytes(at + 1)?),
             4 => Progress::Dead { error: text(at + 1)? },
+            6 => Progress::Delayed { left: time(at + 2)? },
             _ => Progress::Withdrawn,
         })
     };
@@ -196,8 +198,8 @@ pub(super) fn read(step: &MailboxStep, values: &[Value]) -> Option<MailboxAnswer
                 None => None,
             };
             let state = if number(5)? == 1 { Some(bytes(6)?) } else { None };
-            let (waiting, attempts, fence) = (count(0)?, small(1)?, count(2)?);
-            MailboxAnswer::Seen(MailboxSeen { waiting, drainer, attempts, fence, state })
+            let (waiting, attempts, fence, delayed) = (count(0)?, small(1)?, count(2)?, count(7)?);
+            MailboxAnswer::Seen(MailboxSeen { waiting, drainer, attempts, fence, state, delayed })
         }
     })
 }

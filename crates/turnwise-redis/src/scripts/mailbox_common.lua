@@ -3,11 +3,11 @@
 -- KEYS[1]  number of shards. All other keys of the shard begin with the part before its `:n`; those
 --          of an actor or a message end with its name:
 --            :a:ACTOR    mailbox, a hash: t token of its drainer, u until, s step, h number of
---            handed
---                        messages; f fence; b number that may have begun; c failed attempts; y
---                        ready;
---                        l hold and step of the last release
+--                        handed messages; f fence; b number that may have begun; c failed
+--                        attempts; y ready; l hold and step of the last release; d when the first
+--                        delayed message arrives
 --            :m:ACTOR    ids of messages, a list
+--            :l:ACTOR    ids of delayed messages, by the times at which they arrive
 --            :b:ACTOR    messages by their ids, a hash
 --            :s:ACTOR    state
 --            :o:LENGTH:ACTOR:MESSAGE  outcome; LENGTH is the actor's
@@ -39,16 +39,36 @@ local function tell(token)
   redis.call('PUBLISH', channels .. string.match(token, '^[^:]*'), '+' .. token)
 end
 
+-- Reads the time of the first delayed message.
+local function first_later(a)
+  a.d = tonumber(redis.call('ZRANGE', a.L, 0, 0, 'WITHSCORES')[2]) or 0
+  redis.call('HSET', a.K, 'd', a.d)
+end
+
+-- Moves messages whose time has come behind the others.
+local function arrive(a)
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', a.L, '-inf', now)) do
+    redis.call('RPUSH', a.M, id)
+  end
+  redis.call('ZREMRANGEBYSCORE', a.L, '-inf', now)
+  first_later(a)
+end
+
 local function load(actor)
-  local got = redis.call('HMGET', key('a', actor), 't', 'u', 's', 'h', 'f', 'b', 'c', 'y', 'l')
+  local K = key('a', actor)
+  local got = redis.call('HMGET', K, 't', 'u', 's', 'h', 'f', 'b', 'c', 'y', 'l', 'd')
   local t = got[1]
   if t == '' then t = false end
-  return {
-    actor = actor, K = key('a', actor), M = key('m', actor), B = key('b', actor),
+  local a = {
+    actor = actor, K = K, M = key('m', actor), B = key('b', actor), L = key('l', actor),
     t = t, u = tonumber(got[2]) or 0, s = tonumber(got[3]) or 0, h = tonumber(got[4]) or 0,
     f = tonumber(got[5]) or 0, b = tonumber(got[6]) or 0, c = tonumber(got[7]) or 0,
-    y = tonumber(got[8]) or 0, l = got[9] or '', known = got[5] ~= false
+    y = tonumber(got[8]) or 0, l = got[9] or '', d = tonumber(got[10]) or 0
   }
+  -- Without d, the mailbox is new, or was deleted.
+  local due = a.d > 0 and a.d <= now
+  if due or not got[10] and redis.call('EXISTS', a.L) == 1 then arrive(a) end
+  return a
 end
 
 local function drained(a)
@@ -67,9 +87,9 @@ end
 
 local function save(a)
   redis.call('HSET', a.K, 't', a.t or '', 'u', a.u, 's', a.s, 'h', a.h, 'f', a.f, 'b', a.b,
-    'c', a.c, 'y', a.y, 'l', a.l)
+    'c', a.c, 'y', a.y, 'l', a.l, 'd', a.d)
   -- A mailbox without messages is known for as long as copies of its last step may arrive.
-  if a.t or len(a) > 0 then
+  if a.t or a.d > 0 or len(a) > 0 then
     redis.call('PERSIST', a.K)
   else
     redis.call('PEXPIRE', a.K, 600000)
@@ -111,6 +131,15 @@ local function is_due(a)
   if at == now then wake_worker() end
 end
 
+-- Sets the due time of a mailbox without messages: that of its first delayed one.
+local function due_later(a)
+  if a.d > 0 then
+    redis.call('ZADD', T .. ':due', math.max(a.d, a.y), a.actor)
+  else
+    redis.call('ZREM', T .. ':due', a.actor)
+  end
+end
+
 local function keep_outcome(actor, message, outcome, keep)
   redis.call('SET', T .. ':o:' .. named(actor, message), outcome, 'PX', math.max(keep, 1))
 end
@@ -145,8 +174,11 @@ end
 
 -- The progress of a message: {kind, text, number, number}
 --   0 unknown | 1 waits, ahead, busy | 2 runs, attempt, busy | 3 done | 4 dead | 5 withdrawn
+--   6 delayed, left
 local function outcome(a, id)
   if redis.call('HEXISTS', a.B, id) == 1 then
+    local at = a.d > 0 and redis.call('ZSCORE', a.L, id)
+    if at then return {6, '', at - now, 0} end
     local ahead = redis.call('LPOS', a.M, id)
     if drained(a) then
       if ahead == 0 then return {2, '', a.c + 1, a.u - now} end
@@ -187,7 +219,7 @@ local function claim(a, token, lease, most, limit, keep)
     save(a)
   end
   if len(a) == 0 then
-    redis.call('ZREM', T .. ':due', a.actor)
+    due_later(a)
     return {0}
   end
   if a.y > now then return {1, a.y - now} end
@@ -202,7 +234,7 @@ end
 local function let_go(a, wait)
   a.t, a.h = false, 0
   if len(a) == 0 then
-    redis.call('ZREM', T .. ':due', a.actor)
+    due_later(a)
   elseif wait == 0 then
     redis.call('ZREM', T .. ':due', a.actor)
     is_due(a)

@@ -2,7 +2,7 @@
 --
 -- ARGV[3]  actor   ARGV[4]  id   ARGV[5]  name   ARGV[6]  body   ARGV[7]  asker, or ''
 -- ARGV[8]  token of the claim, or ''   ARGV[9]  lease   ARGV[10]  most   ARGV[11]  attempts
--- ARGV[12] time that the outcome of a dead letter is kept (ms)
+-- ARGV[12] time that the outcome of a dead letter is kept (ms)   ARGV[13] delay
 --
 -- {0, ahead, free} stored | {2, ..} claimed | {3, kind, text, number, number} known
 local a, id, token = load(ARGV[3]), ARGV[4], ARGV[8]
@@ -17,8 +17,15 @@ if before[1] ~= 0 then
 end
 redis.call('SET', KEYS[1], shards)
 local ahead = len(a)
-redis.call('RPUSH', a.M, id)
 redis.call('HSET', a.B, id, cmsgpack.pack({ARGV[5], ARGV[6], ARGV[7]}))
+if ARGV[13] ~= '0' then
+  redis.call('ZADD', a.L, now + ARGV[13], id)
+  first_later(a)
+  save(a)
+  if ahead == 0 then due_later(a) end
+  return {0, ahead, 0}
+end
+redis.call('RPUSH', a.M, id)
 if token ~= '' then
   local answer = claim(a, token, tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]),
     tonumber(ARGV[12]))

@@ -11,7 +11,15 @@ if before[1] == 1 then
   redis.call('LREM', a.M, 1, id)
   redis.call('HDEL', a.B, id)
   if len(a) == 0 then
-    redis.call('ZREM', T .. ':due', a.actor)
+    due_later(a)
+    save(a)
+  end
+elseif before[1] == 6 then
+  redis.call('ZREM', a.L, id)
+  redis.call('HDEL', a.B, id)
+  first_later(a)
+  if len(a) == 0 then
+    due_later(a)
     save(a)
   end
 elseif before[1] ~= 0 or ARGV[5] ~= '1' then

@@ -14,6 +14,23 @@ pub struct MailboxStep {
     pub act: MailboxAct,
 }
 
+impl MailboxAct {
+    /// The actor whose delayed messages arrive first, if their time has come.
+    pub(crate) fn actor(&self) -> Option<&str> {
+        match self {
+            MailboxAct::Push { actor, .. }
+            | MailboxAct::Claim { actor, .. }
+            | MailboxAct::Advance(Advance { actor, .. })
+            | MailboxAct::Abandon { actor, .. }
+            | MailboxAct::Outcome { actor, .. }
+            | MailboxAct::Withdraw { actor, .. }
+            | MailboxAct::Requeue { actor, .. }
+            | MailboxAct::Look { actor } => Some(actor),
+            _ => None,
+        }
+    }
+}
+
 impl MailboxStep {
     /// The step's name in refusals.
     pub fn name(&self) -> &'static str {
@@ -122,12 +139,14 @@ pub enum Then {
 #[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum MailboxAct {
     /// Stores a message, unless its id is known. With a claim, and if the mailbox has no drainer,
-    /// the same step claims it.
+    /// the same step claims it, unless the message is delayed.
     Push {
         /// The actor.
         actor: String,
         /// The message.
         message: StoredMessage,
+        /// The time after which it arrives in the mailbox.
+        delay: Duration,
         /// The claim.
         claim: Option<DrainClaim>,
     },
@@ -234,6 +253,11 @@ pub struct Hand {
 pub enum Progress {
     /// The message is not known.
     Unknown,
+    /// The message is delayed.
+    Delayed {
+        /// The time until it arrives.
+        left: Duration,
+    },
     /// The message waits.
     Waiting {
         /// The number of messages before it.
@@ -285,6 +309,8 @@ pub struct MailboxSeen {
     pub fence: u64,
     /// The actor's state, if it has one.
     pub state: Option<Vec<u8>>,
+    /// The number of delayed messages.
+    pub delayed: u64,
 }
 
 /// The answer to a step of mailboxes.
