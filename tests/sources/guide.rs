@@ -71,7 +71,8 @@ fn guide(package: &str) -> (Vec<Chapter>, String) {
 }
 
 /// The packages that have a guide, and its number of chapters.
-const GUIDES: [(&str, usize); 2] = [("", 20), ("crates/turnwise-locks", 5)];
+const GUIDES: [(&str, usize); 3] =
+    [("", 20), ("crates/turnwise-locks", 5), ("crates/turnwise-redis", 2)];
 
 #[test]
 fn guides_have_one_numbering() {

@@ -13,6 +13,7 @@ mod cluster;
 mod error;
 #[cfg(feature = "sqlite")]
 mod file;
+pub mod guide;
 mod lock;
 mod mailbox;
 mod majority;
