@@ -583,3 +583,70 @@ fn refusals_that_go_by_do_not_end_a_wait() {
         assert_eq!(server.ask("CONFIG RESETSTAT"), "+OK");
     }
 }
+
+/// The number of commands that a server runs, those of scripts included.
+fn commands(server: &Server) -> u64 {
+    let lines = server.all("INFO commandstats\r\nQUIT", 200);
+    let calls = lines.iter().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once("calls="));
+    calls.filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok()).sum()
+}
+
+/// A step reads the places that it needs, so a large pool costs as much as a small one.
+#[test]
+fn slots_cost_the_same_for_few_and_for_many_places() {
+    let costs = [4, 1024].map(|places| {
+        let server = Server::start();
+        // No renewals meanwhile.
+        let remote = Remote::builder().lease(Duration::from_secs(600)).connect(&server.url());
+        let remote = remote.unwrap();
+        let slots = remote.slots("port", places).unwrap();
+        // All but two are held, so the step has to find a free one.
+        let held: Vec<_> = (2..places).map(|_| slots.take().wait().unwrap()).collect();
+        slots.take().wait().unwrap().release().wait().unwrap();
+        let before = commands(&server);
+        for _ in 0..10 {
+            slots.take().wait().unwrap().release().wait().unwrap();
+        }
+        let cost = commands(&server) - before;
+        drop(held);
+        cost
+    });
+    // Both scripts, and their commands.
+    assert!(costs[0] >= 20, "{costs:?}");
+    assert!(costs[1] <= costs[0] + 20, "{costs:?}");
+}
+
+/// The keys that the README names are all that there are.
+#[test]
+fn admissions_are_deleted_by_their_keys() {
+    let server = Server::start();
+    let remote = Remote::connect(&server.url()).unwrap();
+    let admission = remote.admission("a", 2).unwrap();
+    admission.admit("ada", "row").wait().unwrap();
+    let reservation = admission.reserve("bob").wait().unwrap();
+    let waiting = admission.admit("eve", "row");
+    let waiting = thread::spawn(move || waiting.wait());
+    until("she waits", || admission.info().wait().unwrap().unwrap().waiting == 1);
+    let key = "turnwise:{admission:a}";
+    let all: Vec<_> =
+        ["", ":e", ":q", ":u", ":b", ":w", ":d"].map(|part| format!("{key}{part}")).into();
+    assert_ne!(server.ask("DBSIZE"), ":0");
+    server.ask(&format!("DEL {}", all.join(" ")));
+    assert_eq!(server.ask("DBSIZE"), ":0");
+    drop(reservation);
+    // Those who wait ask again, of an admission that is new.
+    assert_eq!(waiting.join().unwrap().unwrap().place, 1);
+}
+
+#[test]
+fn refusals_name_their_step() {
+    let server = Server::start();
+    let remote = Remote::connect(&server.url()).unwrap();
+    assert_eq!(server.ask("ACL SETUSER default -evalsha -eval"), "+OK");
+    let refused = remote.locks().lock("a").wait();
+    let Err(LockError::Store(StoreError::Refused { refusal, step, .. })) = &refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!((*refusal, *step), (Refusal::Denied, "acquire"));
+    assert!(refused.unwrap_err().to_string().contains("refused to acquire"));
+}
