@@ -41,8 +41,12 @@ impl Nodes {
         self.owners.resize(SLOTS, None);
     }
 
-    /// Returns the owner of a slot, or any node if it is not known.
-    pub(crate) fn of(&self, slot: u16) -> Node {
+    /// Returns the node of a key, or any one if it is not known.
+    pub(crate) fn of(&self, key: &str) -> Node {
+        if self.is_cluster() { self.owner(slot(key)) } else { None }
+    }
+
+    fn owner(&self, slot: u16) -> Node {
         match self.owners.get(usize::from(slot)) {
             Some(Some(owner)) => Some(owner.clone()),
             _ => self.known.get(self.turn.checked_rem(self.known.len() + 1)?).cloned(),
@@ -141,7 +145,7 @@ mod tests {
     #[test]
     fn nodes_that_fail_are_not_asked_before_another_names_them() {
         let mut nodes = Nodes::default();
-        assert_eq!((nodes.of(7), nodes.is_cluster()), (None, false));
+        assert_eq!((nodes.of("a"), nodes.is_cluster()), (None, false));
         let node = |port| {
             let host = Value::BulkString(Vec::new());
             Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())])
@@ -150,20 +154,20 @@ mod tests {
             Value::Array(vec![Value::Int(from), Value::Int(to), node(port), node(port + 100)])
         };
         nodes.learn(&Value::Array(vec![range(0, 9, 1), range(10, 16_383, 2)]), "here");
-        assert_eq!(nodes.of(9).as_deref(), Some("here:1"));
-        assert_eq!(nodes.of(16_383).as_deref(), Some("here:2"));
-        let first = nodes.of(0);
+        assert_eq!(nodes.owner(9).as_deref(), Some("here:1"));
+        assert_eq!(nodes.owner(16_383).as_deref(), Some("here:2"));
+        let first = nodes.owner(0);
         nodes.fails(&first);
         let asked: Vec<_> = (0..5)
             .map(|_| {
-                let asked = nodes.of(0);
+                let asked = nodes.owner(0);
                 nodes.fails(&None);
                 asked.map_or("home".to_owned(), |node| node.to_string())
             })
             .collect();
         assert_eq!(asked, ["here:101", "here:2", "here:102", "home", "here:1"]);
-        assert_eq!(nodes.of(10).as_deref(), Some("here:2"));
+        assert_eq!(nodes.owner(10).as_deref(), Some("here:2"));
         nodes.owns(&whole("?:101", "here"), 0, 0);
-        assert_eq!(nodes.of(0).as_deref(), Some("here:101"));
+        assert_eq!(nodes.owner(0).as_deref(), Some("here:101"));
     }
 }

@@ -96,8 +96,9 @@ pub enum StoreError {
         /// The requirement that the store does not meet.
         needs: String,
     },
-    /// The address needs a protocol that is not supported: Sentinel, a cluster as one of the servers
-    /// of a [`Majority`](crate::Majority), or TLS without the feature `tls`.
+    /// The address needs a protocol that is not supported: a Sentinel in place of a server, a
+    /// cluster as one of the servers of a [`Majority`](crate::Majority), or TLS without the feature
+    /// `tls`.
     Unsupported {
         /// The protocol that is not supported.
         what: &'static str,
@@ -113,8 +114,8 @@ impl StoreError {
         instead: "turn it on, or use `redis://` to a TLS tunnel on this machine",
     };
     pub(crate) const SENTINEL: Self = StoreError::Unsupported {
-        what: "Sentinel",
-        instead: "use the primary's own address, or one that follows the primary",
+        what: "a Sentinel in place of a server",
+        instead: "use `redis+sentinel://HOST:PORT/NAME`, with the name of its primary",
     };
     pub(crate) const CLUSTER: Self = StoreError::Unsupported {
         what: "a cluster as one of the servers of a `Majority`",

@@ -25,6 +25,7 @@ mod remote;
 mod requests;
 mod scripts;
 mod sent;
+mod sentinel;
 mod server;
 mod slot_pool;
 mod slots;

@@ -78,7 +78,9 @@ impl Remote {
     /// A client of a Redis server of version 7 or newer:
     /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`; with the feature `tls`,
     /// `rediss://` in place of `redis://`. The address of any node of a cluster is that of the
-    /// cluster. May block for two seconds, the time limit of an answer.
+    /// cluster. With Sentinels,
+    /// `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]..]/NAME[/DB]`; the user is that
+    /// of the servers. May block for two seconds, the time limit of an answer.
     ///
     /// # Errors
     /// [`ConnectError`]: the address is invalid, no server answers there, or the server could lose

@@ -20,6 +20,7 @@ use crate::cluster::{self, Node, Nodes};
 use crate::error::{ConnectError, Effect, Refusal, StoreError};
 use crate::record::REMEMBERED;
 use crate::scripts::{self, Scripts};
+use crate::sentinel::Sentinels;
 use crate::step::{Answer, Notice, Op, Token};
 use crate::store::{Called, Life, NoticeSink, Store};
 
@@ -43,6 +44,7 @@ pub struct RedisStore {
     nodes: Mutex<Nodes>,
     /// True if a cluster is refused.
     alone: bool,
+    sentinels: Option<Sentinels>,
     /// The time since when no connection has worked.
     failing: Mutex<Option<Instant>>,
     /// The life of the server, as of the last connection.
@@ -101,21 +103,24 @@ impl Listeners {
 }
 
 impl RedisStore {
-    /// A store at an address, `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`.
+    /// A store at an address, `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `unix://PATH`; or at
+    /// the primary that Sentinels name,
+    /// `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]..]/NAME[/DB]`.
     /// Nothing is sent yet. Channels of notices begin with the prefix. `patience` limits each
     /// answer, and each connection attempt.
     ///
     /// # Errors
-    /// [`ConnectError::Url`]. [`StoreError::Unsupported`] for an address of Sentinel's, or
-    /// `rediss://` without the feature `tls`.
+    /// [`ConnectError::Url`]. [`StoreError::Unsupported`] for `rediss://` without the feature
+    /// `tls`.
     pub fn new(url: &str, prefix: &str, patience: Duration) -> Result<Self, ConnectError> {
         let wrong = |error: RedisError| ConnectError::Url(error.to_string());
+        let (sentinels, url) = Sentinels::parse(url)?
+            .map_or_else(|| (None, url.to_owned()), |(sentinels, first)| (Some(sentinels), first));
         match url.split_once("://").map(|(scheme, _)| scheme) {
             #[cfg(not(feature = "tls"))]
             Some("rediss" | "valkeys") => return Err(StoreError::TLS.into()),
             #[cfg(feature = "tls")]
             Some("rediss" | "valkeys") => crate::tls::choose_provider(),
-            Some(scheme) if scheme.contains("sentinel") => return Err(StoreError::SENTINEL.into()),
             _ => {}
         }
         let info = url.into_connection_info().map_err(wrong)?;
@@ -133,6 +138,7 @@ impl RedisStore {
             links: Mutex::default(),
             nodes: Mutex::default(),
             alone: false,
+            sentinels,
             failing: Mutex::default(),
             life: Mutex::default(),
         })
@@ -189,6 +195,23 @@ impl RedisStore {
         Client::open(info.clone().set_addr(addr))
     }
 
+    /// Asks Sentinels, one after the other, and returns a client of the primary.
+    async fn primary(&self, sentinels: &Sentinels) -> Result<Client, Failure> {
+        let limit = self.patience / 2 / u32::try_from(sentinels.all.len()).unwrap_or(u32::MAX);
+        let mut failure = Failure::NoPrimary(sentinels.unknown());
+        for sentinel in &sentinels.all {
+            let client = self.client_of(&Some(sentinel.clone()))?;
+            match sentinels.primary(client, limit).await {
+                Ok(Some((host, port))) => {
+                    return Ok(self.client_of(&Some(format!("{host}:{port}").into()))?);
+                }
+                Ok(None) => {}
+                Err(error) => failure = error.into(),
+            }
+        }
+        Err(failure)
+    }
+
     /// Returns the slot of a runtime and a node.
     fn slot(&self, of: &(runtime::Id, Node)) -> Slot {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
@@ -238,7 +261,10 @@ impl RedisStore {
                 listeners.pushed(push);
                 Ok::<_, redis::aio::SendError>(())
             });
-        let client = self.client_of(node)?;
+        let client = match &self.sentinels {
+            Some(sentinels) if node.is_none() => self.primary(sentinels).await?,
+            _ => self.client_of(node)?,
+        };
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let (life, in_cluster) = suits(&mut connection).await?;
         if in_cluster && self.alone {
@@ -260,9 +286,8 @@ impl RedisStore {
 
     /// Sends a step to the node that keeps its object, and to another one if that redirects it.
     async fn attempt(&self, op: &Op) -> Result<Answer, StoreError> {
-        let slot = cluster::slot(&op.key);
         for _ in 0..REDIRECTIONS {
-            let node = self.nodes().of(slot);
+            let node = self.nodes().of(&op.key);
             if let Some(answer) = self.attempt_at(&node, op).await? {
                 return Ok(answer);
             }
@@ -322,6 +347,7 @@ impl RedisStore {
         let error = match failure {
             Failure::Wrong(needs) => return StoreError::WrongStore { needs },
             Failure::Sentinel => return StoreError::SENTINEL,
+            Failure::NoPrimary(why) => return self.unreachable(why),
             Failure::Replica => return self.unreachable("a replica, which takes no writes".into()),
             Failure::Cluster => return StoreError::CLUSTER,
             Failure::Redis(error) => error,
@@ -371,6 +397,7 @@ enum Failure {
     Wrong(String),
     Replica,
     Sentinel,
+    NoPrimary(String),
     Cluster,
 }
 

@@ -107,8 +107,9 @@ fn objects_in_a_moving_slot_are_refused_as_a_whole() {
             let refused = other.ask(Add(1_000_000)).wait();
             let unreachable = matches!(
                 refused,
-                Err(MessageError::Store(StoreError::Unreachable { .. })
-                    | MessageError::TimedOut { .. })
+                Err(MessageError::Store(
+                    StoreError::Unreachable { .. } | StoreError::TimedOut { .. }
+                ) | MessageError::TimedOut { .. })
             );
             assert!(unreachable, "{refused:?}");
             // Nothing was written, and nothing new.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 use support::proxy::{Fate, Proxy};
+use support::sentinel::Sentinel;
 use support::{Server, signal_to, until};
 use turnwise_redis::{
     ConnectError, Fence, Fenced, Limits, LockError, RedisStore, Refusal, ReleaseError, Remote,
@@ -295,34 +296,23 @@ fn is_unsupported(error: &ConnectError, what: &str) -> bool {
 #[test]
 fn addresses_that_are_not_supported_say_so() {
     let tls = ["rediss://127.0.0.1/", "rediss://user:secret@example.com:6380/1"];
-    let sentinel = ["redis+sentinel://127.0.0.1/", "redis-sentinel://127.0.0.1:26379/primary"];
-    let mut unsupported = vec![(sentinel, "Sentinel")];
-    if !cfg!(feature = "tls") {
-        unsupported.push((tls, "TLS"));
-    }
-    for (url, what) in unsupported.iter().flat_map(|(urls, what)| urls.map(|url| (url, what))) {
+    for url in tls.into_iter().filter(|_| !cfg!(feature = "tls")) {
         let error = builder().connect(url).unwrap_err();
-        assert!(is_unsupported(&error, what), "{url}: {error}");
+        assert!(is_unsupported(&error, "TLS"), "{url}: {error}");
         assert!(!error.to_string().contains("secret"));
     }
 }
 
 /// A server that watches others cannot keep locks.
 #[test]
-fn a_sentinel_says_that_it_is_not_supported() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let file = env::temp_dir().join(format!("turnwise-sentinel-{port}.conf"));
-    std::fs::write(&file, format!("port {port}\nbind 127.0.0.1\n")).unwrap();
-    let mut command = Command::new("redis-server");
-    command.arg(&file).arg("--sentinel").stdout(Stdio::null());
-    let mut sentinel = command.spawn().unwrap();
-    until("it is up", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-    let error = builder().connect(&format!("redis://127.0.0.1:{port}/"));
-    sentinel.kill().unwrap();
-    sentinel.wait().unwrap();
-    std::fs::remove_file(&file).unwrap();
-    let error = error.unwrap_err();
+fn a_sentinel_in_place_of_a_server_says_so() {
+    let sentinel = Sentinel::start("");
+    let error = builder().connect(&format!("redis://127.0.0.1:{}/", sentinel.port)).unwrap_err();
     assert!(is_unsupported(&error, "Sentinel"), "{error}");
+    // It does not know this one.
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
+    let error = builder().connect(&url).unwrap_err();
+    assert!(error.to_string().contains("no Sentinel knows a primary named `main`"), "{error}");
 }
 
 /// A notice reaches a client that joins a shared store while another one connects.

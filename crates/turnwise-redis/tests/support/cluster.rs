@@ -57,5 +57,6 @@ impl Cluster {
 fn node() -> (Server, u16) {
     let bus = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let node = ["--save", "", "--cluster-enabled", "yes", "--cluster-node-timeout", "500"];
-    (Server::with(&[&node[..], &["--cluster-port", &bus.to_string()]].concat()), bus)
+    let at_once = ["--repl-diskless-sync-delay", "0"];
+    (Server::with(&[&node[..], &at_once, &["--cluster-port", &bus.to_string()]].concat()), bus)
 }

@@ -11,6 +11,7 @@
 pub mod cluster;
 pub mod faulty;
 pub mod proxy;
+pub mod sentinel;
 pub mod world;
 
 use std::fs;
