@@ -7,20 +7,23 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # features.
 target=${CARGO_TARGET_DIR:-target}
 
-# Optimized programs and tests are of one build: all packages, all features. No time is measured
-# there, so only dependencies are optimized, and a little what runs random programs and schedules.
-release=(--locked --release
+# The executors. Without `tracing`, with which each message is compiled twice.
+executors=(--features "turnwise/rayon turnwise/tokio")
+
+# Optimized programs and tests are of one build: all packages, all features but `tracing`. With fewer
+# packages or features, cargo compiles what they depend on once more. No time is measured there, so
+# only dependencies are optimized, and a little what computes: random programs, schedules, searches.
+optimized=(--locked --release
     --config profile.release.debug=false
     --config "profile.release.lto='off'"
     --config profile.release.opt-level=0
     --config 'profile.release.package."*".opt-level=1'
     --config profile.release.package.hostile.opt-level=1
-    --config profile.release.package.paused.opt-level=1)
-optimized=("${release[@]}" --workspace --exclude loom-tests --exclude shuttle-tests
-    --exclude instructions --exclude turnwise-top --all-features)
-
-# The executors. Without `tracing`, with which each message is compiled twice.
-executors=(--features "turnwise/rayon turnwise/tokio")
+    --config profile.release.package.paused.opt-level=1
+    --config profile.release.package.turnwise-redis.opt-level=1
+    --workspace --exclude loom-tests --exclude shuttle-tests --exclude instructions
+    --exclude turnwise-top
+    "${executors[@]}" --features "turnwise-redis/sqlite turnwise-redis/tls turnwise-redis/programs")
 
 # parts <names> [arguments]: runs the functions that the arguments name; without arguments, all of
 # them.

@@ -24,9 +24,8 @@ mistakes() {
 # and run in ci/store.sh.
 optimized() {
     local others='\bsize\(|debug_assertions' different
-    cargo test "${optimized[@]}" --exclude turnwise --no-fail-fast --lib
     different=$({ tests . "$others"; tests crates/turnwise-locks "$others"; } | sort -u)
-    cargo test "${release[@]}" "${executors[@]}" -p turnwise -p turnwise-locks --no-fail-fast --lib $different
+    cargo test "${optimized[@]}" --no-fail-fast --lib $different
 }
 
 parts "debug tracing mistakes optimized" "$@"

@@ -44,6 +44,8 @@ pub(crate) struct Threads<P> {
     workers: usize,
     /// The most threads beyond the workers; `None` if waits are refused.
     most: Option<usize>,
+    /// How long a thread stands by for nothing.
+    patience: Duration,
 }
 
 struct State<P> {
@@ -104,6 +106,7 @@ impl<P> Threads<P> {
             all_gone: Condvar::new(),
             workers,
             most,
+            patience: PATIENCE,
         }
     }
 
@@ -231,7 +234,7 @@ impl<P> Threads<P> {
                 state.spares -= 1;
                 return None;
             }
-            patient = !self.called.wait_for(&mut state, PATIENCE).timed_out();
+            patient = !self.called.wait_for(&mut state, self.patience).timed_out();
         }
     }
 
@@ -541,10 +544,11 @@ mod tests {
 
     #[test]
     fn who_stands_by_for_nothing_ends_after_a_while() {
-        let threads = at_work(1, Some(1), &Cell::new(0));
+        let mut threads = at_work(1, Some(1), &Cell::new(0));
+        threads.patience = Duration::from_millis(50);
         threads.becomes_spare();
         let begun = Instant::now();
         assert!(threads.next(|| false).is_none());
-        assert!(begun.elapsed() >= PATIENCE);
+        assert!(begun.elapsed() >= threads.patience);
     }
 }

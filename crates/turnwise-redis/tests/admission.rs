@@ -314,7 +314,8 @@ fn a_server_that_is_gone_is_told() {
 #[test]
 fn memory_is_full() {
     let server = Server::with(&["--save", "", "--maxmemory-policy", "noeviction"]);
-    let client = builder().lease(Duration::from_millis(400)).connect(&server.url()).unwrap();
+    let lease = Duration::from_millis(400);
+    let client = builder().lease(lease).give_up_after(5 * lease).connect(&server.url()).unwrap();
     let admission = client.admission("a", 5).unwrap();
     let held = admission.reserve("ada").wait().unwrap();
     server.ask("CONFIG SET maxmemory 1");
