@@ -84,11 +84,11 @@ impl Benchmark for Radix {
     fn run<Y: System>(&self, system: &Y) -> Outcome {
         let left = self.numbers.len();
         let (done, sorted) = promise();
-        let mut next = system
-            .spawn(Collector { left, numbers: Vec::with_capacity(left), done: Some(done) })
-            .recipient();
+        let numbers = Vec::with_capacity(left);
+        let collector = system.spawn(Collector { left, numbers, done: Some(done) });
+        let mut next = Recipient::new(&collector);
         for bit in (0..BITS).rev() {
-            next = system.spawn(Sorter { bit, left, later: Vec::new(), next }).recipient();
+            next = Recipient::new(&system.spawn(Sorter { bit, left, later: Vec::new(), next }));
         }
         // The source of the numbers is an actor too.
         let source = system.spawn(self.numbers.clone());

@@ -231,8 +231,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
         self
     }
 
-    /// The timers of its delayed messages ([`send_after`](Actor::send_after) and its like); their
-    /// clock is the actor's clock, too.
+    /// The timers of its delayed messages ([`send_after`](super::Posted::send_after) and its like);
+    /// their clock is the actor's clock, too.
     ///
     /// Without this, the timers are [`Timers::global`]. An actor with a clock of its own, or with
     /// that of its system, then gets timers by that clock, which have a thread as long as a message
@@ -270,8 +270,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// | `outcome` | `done`; `panicked`; of a turn that was cut at an await, `aborted`, `abandoned` because no waker was left, or `stopped` with its actor |
     ///
     /// Times are those of the actor's [clock](Self::clock). A turn that [waits](Actor::run) is one
-    /// span, entered at each poll, and costs one allocation more. A [tick](Actor::tell_every)
-    /// follows from no span: that in which it was armed is not kept open.
+    /// span, entered at each poll, and costs one allocation more. A
+    /// [tick](super::Posted::tell_every) follows from no span: that in which it was armed is not
+    /// kept open.
     ///
     /// The subscriber is the sender's, or, if that was in no span, the one of the thread that runs
     /// the turn. It is called in the turn, under no lock; it may send to this very actor, and a

@@ -10,10 +10,9 @@ use crate::panic;
 use crate::time::timers::Accepted;
 use crate::time::{Every, Timer, TimerError, Timers};
 
-impl<S: Send + 'static> Actor<S> {
-    /// Sends a closure when `delay` has passed, as [`posted`](Self::posted) does: it never runs on
-    /// the thread of the timers. In order with what is due at another time, or was sent before for
-    /// the same.
+impl<S: Send + 'static> Posted<'_, S> {
+    /// As [`send`](Self::send), when `delay` has passed: the closure never runs on the thread of the
+    /// timers. In order with what is due at another time, or was sent before for the same.
     ///
     /// It does not keep the actor going. A message whose actor is gone, closed, stopped or full
     /// when it is due is dropped, and [counted](Timers::undelivered). Time is measured by
@@ -31,7 +30,7 @@ impl<S: Send + 'static> Actor<S> {
     /// let clock = VirtualClock::new();
     /// let timers = Timers::by_hand(clock.clone());
     /// let n = Actor::builder().timers(timers.clone()).spawn(0)?;
-    /// n.send_after(Duration::from_secs(60), |n| *n += 1).forget();
+    /// n.posted().send_after(Duration::from_secs(60), |n| *n += 1).forget();
     /// clock.advance(Duration::from_secs(60));
     /// timers.run_due();
     /// n.idle().wait()?;
@@ -86,7 +85,7 @@ impl<S: Send + 'static> Actor<S> {
     /// let clock = VirtualClock::new();
     /// let timers = Timers::by_hand(clock.clone());
     /// let log = Actor::builder().timers(timers.clone()).spawn(Log(0))?;
-    /// let flushing = log.tell_every(Every::step(Duration::from_secs(1)), Flush)?;
+    /// let flushing = log.posted().tell_every(Every::step(Duration::from_secs(1)), Flush)?;
     /// clock.advance(Duration::from_secs(3));
     /// timers.run_due();
     /// assert!(flushing.cancel());
@@ -99,7 +98,7 @@ impl<S: Send + 'static> Actor<S> {
         S: Handler<M>,
         M: Clone + Send + 'static,
     {
-        let actor = self.downgrade();
+        let actor = self.actor.downgrade();
         let (timers, kept) = self.timers();
         timers.messages_every(every, move |_| {
             let _kept = &kept;
@@ -116,10 +115,10 @@ impl<S: Send + 'static> Actor<S> {
         message: M,
         post: fn(Posted<'_, S>, M) -> Result<(), SendError<M>>,
     ) -> Timer {
-        let actor = self.downgrade();
+        let actor = self.actor.downgrade();
         let (timers, kept) = self.timers();
         #[cfg(feature = "tracing")]
-        let origin = spans::origin(&self.handle);
+        let origin = spans::origin(&self.actor.handle);
         timers.message_after(delay, move || {
             let _kept = kept;
             let Some(actor) = actor.upgrade() else {
@@ -135,7 +134,7 @@ impl<S: Send + 'static> Actor<S> {
 
     /// The service of its delayed messages; a second time if nothing but its messages keeps it.
     fn timers(&self) -> (Timers, Option<Timers>) {
-        let config = self.handle.header().config();
+        let config = self.actor.handle.header().config();
         let timers = config.service();
         let kept = config.timers.is_none() && config.clock.is_some();
         (timers.clone(), kept.then_some(timers))

@@ -15,6 +15,9 @@ use crate::send::push::By;
 /// the caller is in); several messages make one such hand-over. A thread that may drain and does so
 /// earlier runs the message. Does not wait for other threads. If the system gives not a single
 /// thread for the pool, the message waits for such a thread.
+///
+/// Messages that are sent later are posted, too: [`send_after`](Self::send_after),
+/// [`tell_after`](Self::tell_after) and [`tell_every`](Self::tell_every).
 pub struct Posted<'a, S> {
     pub(super) actor: &'a Actor<S>,
 }

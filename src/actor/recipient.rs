@@ -13,47 +13,6 @@ use crate::cell::resident::InTurn;
 use crate::error::{SendError, StopCause};
 use crate::send::push::By;
 
-impl<S: Send + 'static> Actor<S> {
-    /// This actor as one that takes messages of type `M`, whatever else it is, and whatever it
-    /// answers: an [`ask`](Recipient::ask) of it gives `()`, when the message was handled.
-    ///
-    /// # Examples
-    /// ```
-    /// use turnwise::{Actor, Context, Handler, Recipient};
-    ///
-    /// struct Log(Vec<String>);
-    /// struct Count(usize);
-    /// impl Handler<&'static str> for Log {
-    ///     type Reply = ();
-    ///     fn handle(&mut self, line: &'static str, _: &mut Context<'_, Self>) {
-    ///         self.0.push(line.into());
-    ///     }
-    /// }
-    /// impl Handler<&'static str> for Count {
-    ///     type Reply = usize;
-    ///     fn handle(&mut self, _: &'static str, _: &mut Context<'_, Self>) -> usize {
-    ///         self.0 += 1;
-    ///         self.0
-    ///     }
-    /// }
-    ///
-    /// let (log, count) = (Actor::new(Log(vec![])), Actor::new(Count(0)));
-    /// let all: [Recipient<&'static str>; 2] = [log.recipient(), count.recipient()];
-    /// for recipient in &all {
-    ///     recipient.tell("hello")?;
-    ///     recipient.ask("are you there?").wait()?;
-    /// }
-    /// assert_eq!(count.with(|count| count.0)?, 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn recipient<M: Send + 'static>(&self) -> Recipient<M>
-    where
-        S: Handler<M>,
-    {
-        Recipient { actor: Box::new(self.clone()) }
-    }
-}
-
 /// A typed message whose answer is not wanted, but that it was handled.
 struct Quiet<M>(M);
 
@@ -123,8 +82,7 @@ where
     }
 }
 
-/// A handle to any actor that takes messages of type `M`: see [`Actor::recipient`]. It keeps the
-/// actor going.
+/// A handle to any actor that takes messages of type `M`. It keeps the actor going.
 ///
 /// Two are equal if they lead to the same actor. So a set of subscribers is a `HashSet` of them. A
 /// clone is one allocation.
@@ -144,15 +102,54 @@ where
 ///
 /// let (one, other) = (Actor::new(Sum(0)), Actor::new(Sum(0)));
 /// let mut subscribers = HashSet::<Recipient<u64>>::new();
-/// assert!(subscribers.insert(one.recipient()) && subscribers.insert(other.recipient()));
-/// assert!(!subscribers.insert(one.recipient()), "it is there already");
-/// assert!(subscribers.remove(&other.recipient()));
+/// assert!(subscribers.insert(Recipient::new(&one)) && subscribers.insert(Recipient::new(&other)));
+/// assert!(!subscribers.insert(Recipient::new(&one)), "it is there already");
+/// assert!(subscribers.remove(&Recipient::new(&other)));
 /// ```
 pub struct Recipient<M> {
     actor: Box<dyn Takes<M>>,
 }
 
 impl<M> Recipient<M> {
+    /// Returns a handle to the actor, which takes messages of type `M`, whatever else it takes, and
+    /// whatever it answers: an [`ask`](Self::ask) gives `()`, when the message was handled.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, Context, Handler, Recipient};
+    ///
+    /// struct Log(Vec<String>);
+    /// struct Count(usize);
+    /// impl Handler<&'static str> for Log {
+    ///     type Reply = ();
+    ///     fn handle(&mut self, line: &'static str, _: &mut Context<'_, Self>) {
+    ///         self.0.push(line.into());
+    ///     }
+    /// }
+    /// impl Handler<&'static str> for Count {
+    ///     type Reply = usize;
+    ///     fn handle(&mut self, _: &'static str, _: &mut Context<'_, Self>) -> usize {
+    ///         self.0 += 1;
+    ///         self.0
+    ///     }
+    /// }
+    ///
+    /// let (log, count) = (Actor::new(Log(vec![])), Actor::new(Count(0)));
+    /// let all: [Recipient<&'static str>; 2] = [Recipient::new(&log), Recipient::new(&count)];
+    /// for recipient in &all {
+    ///     recipient.tell("hello")?;
+    ///     recipient.ask("are you there?").wait()?;
+    /// }
+    /// assert_eq!(count.with(|count| count.0)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new<S: Handler<M> + Send + 'static>(actor: &Actor<S>) -> Self
+    where
+        M: Send + 'static,
+    {
+        Recipient { actor: Box::new(actor.clone()) }
+    }
+
     /// As [`Actor::tell`].
     ///
     /// # Errors

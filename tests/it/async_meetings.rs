@@ -187,7 +187,7 @@ fn its_own_actor_lends_nothing_to_a_turn() {
 #[test]
 fn batches_and_recipients_wait_in_their_order() {
     let log = log();
-    let recipient: Recipient<Note> = log.recipient();
+    let recipient: Recipient<Note> = Recipient::new(&log);
     let (turn, go) = waits(&log);
     log.send_many((2..5).map(|n| move |log: &mut Log| log.push(n))).unwrap();
     recipient.tell(Note(5)).unwrap();
@@ -214,8 +214,8 @@ fn delayed_messages_arrive_and_wait() {
     let timers = Timers::by_hand(clock.clone());
     let log = Actor::builder().timers(timers.clone()).spawn(Log::new()).unwrap();
     let (turn, go) = waits(&log);
-    log.tell_after(Duration::from_secs(1), Note(2)).forget();
-    let every = log.send_after(Duration::from_secs(2), |log| log.push(3));
+    log.posted().tell_after(Duration::from_secs(1), Note(2)).forget();
+    let every = log.posted().send_after(Duration::from_secs(2), |log| log.push(3));
     clock.advance(Duration::from_secs(3));
     timers.run_due();
     assert!(!every.is_armed());

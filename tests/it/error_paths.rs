@@ -10,7 +10,7 @@ use crate::child::in_child;
 use crate::common::{Held, Tally, quiet_panic};
 use crate::verbs::{is_full, poll_once, post, resuming, wait_for};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Context, Executor, Handler, Overflow, ThreadPool};
+use turnwise::{Actor, Context, Executor, Handler, Overflow, Recipient, ThreadPool};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -58,7 +58,7 @@ fn unwanted_answer_hurts_no_other_turn() {
     let told = catch_unwind(AssertUnwindSafe(|| {
         let oracle = oracle.clone();
         other.send(move |turns| {
-            oracle.recipient().tell(Question).unwrap();
+            Recipient::new(&oracle).tell(Question).unwrap();
             *turns += 1;
         })
     }));

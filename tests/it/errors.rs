@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::common::{Held, quiet_panic};
 use turnwise::{
-    Actor, ActorName, AskError, BuildError, Context, Cycle, Handler, Overflow, Reason, StopCause,
-    System, WaitError,
+    Actor, ActorName, AskError, BuildError, Context, Cycle, Handler, Overflow, Reason, Recipient,
+    StopCause, System, WaitError,
 };
 
 fn panicked() -> StopCause {
@@ -171,7 +171,7 @@ fn every_error_goes_into_a_boxed_one() {
         &|| Ok(actor.tell(message(1))?),
         &|| Ok(actor.posted().tell(message(2))?),
         &|| Ok(actor.waiting().tell(message(3)).within(Duration::ZERO)?),
-        &|| Ok(actor.recipient().tell(message(4))?),
+        &|| Ok(Recipient::new(&actor).tell(message(4))?),
         &|| Ok(_ = actor.ask(message(5)).wait()?),
         &|| Ok(_ = actor.ask(message(6)).wait_timeout(Duration::ZERO)?),
         &|| Ok(_ = actor.ask(message(7)).within(Duration::ZERO)?),

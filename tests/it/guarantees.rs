@@ -15,8 +15,8 @@ use turnwise::snapshot::Activity;
 use turnwise::time::{Timer, Timers};
 use turnwise::{
     Actor, ActorBuilder, ActorName, AskError, Context, EndCause, Executor, Handler, Limit,
-    Overflow, PanicPolicy, Promise, Reason, Reply, Restarts, StopCause, System, ThreadPool,
-    TurnPanic, VirtualClock, WaitError, blocking, promise, promise_on,
+    Overflow, PanicPolicy, Promise, Reason, Recipient, Reply, Restarts, StopCause, System,
+    ThreadPool, TurnPanic, VirtualClock, WaitError, blocking, promise, promise_on,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,7 +134,7 @@ fn send_runs_here_if_idle() {
     let actor = plain();
     actor.send(Seen::here).unwrap();
     actor.tell(Note).unwrap();
-    actor.recipient().tell(Note).unwrap();
+    Recipient::new(&actor).tell(Note).unwrap();
     assert!(actor.is_idle());
     assert_eq!(seen(&actor), [here(); 3]);
 }
@@ -1195,7 +1195,7 @@ fn timers_run_nothing_in_the_call() {
     };
     timers.after(Duration::ZERO, count()).forget();
     timers.at(Duration::ZERO, count()).forget();
-    actor.send_after(Duration::ZERO, Seen::here).forget();
+    actor.posted().send_after(Duration::ZERO, Seen::here).forget();
     let sleep = timers.sleep(Duration::ZERO);
     assert_eq!((ran.load(SeqCst), queue.len(), timers.len()), (0, 0, 3));
     assert_eq!(timers.run_due(), 3);

@@ -740,7 +740,7 @@ const CALLS: &[(&str, Call)] = &[
                 .unwrap();
             actor.close();
             let message = Last((!gone).then(|| actor.clone()));
-            actor.send_after(Duration::ZERO, move |_| drop(message)).forget();
+            actor.posted().send_after(Duration::ZERO, move |_| drop(message)).forget();
             drop(actor);
             assert_eq!((timers.run_due(), timers.undelivered()), (1, 1));
         }
@@ -763,9 +763,9 @@ const CALLS: &[(&str, Call)] = &[
         let ways: [Arms; 5] = [
             |timers, _, loud| drop(timers.after(HOUR, move || drop(loud))),
             |timers, _, loud| drop(timers.every(Every::step(HOUR), move |_| _ = &loud)),
-            |_, actor, loud| drop(actor.send_after(HOUR, move |_| drop(loud))),
-            |_, actor, loud| drop(actor.tell_after(HOUR, loud)),
-            |_, actor, loud| drop(actor.tell_every(Every::step(HOUR), loud)),
+            |_, actor, loud| drop(actor.posted().send_after(HOUR, move |_| drop(loud))),
+            |_, actor, loud| drop(actor.posted().tell_after(HOUR, loud)),
+            |_, actor, loud| drop(actor.posted().tell_every(Every::step(HOUR), loud)),
         ];
         for way in ways {
             let timers = Timers::by_hand(Breaks(AtomicUsize::new(0), 0));
@@ -798,7 +798,7 @@ const CALLS: &[(&str, Call)] = &[
         });
         let actor = actor.spawn(says).unwrap();
         let last = Arc::new(Mutex::new(Some(actor.clone())));
-        let timer = actor.tell_every(Every::step(HOUR), Again(last)).unwrap();
+        let timer = actor.posted().tell_every(Every::step(HOUR), Again(last)).unwrap();
         drop(actor);
         clock.advance(HOUR);
         assert_eq!(timers.run_due(), 1);

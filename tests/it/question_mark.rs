@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::common::Held;
 use turnwise::time::Every;
 use turnwise::{
-    Actor, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason, System, ThreadPool,
-    WaitError, promise,
+    Actor, AskError, Context, Handler, Limit, Overflow, PanicPolicy, Reason, Recipient, System,
+    ThreadPool, WaitError, promise,
 };
 
 type Boxed = Result<(), Box<dyn Error + Send + Sync>>;
@@ -101,9 +101,9 @@ calls! {
     ask: |actor| actor.ask(lonely(1)).wait(), "the mailbox is full";
     ask_within: |actor| actor.ask(lonely(1)).within(NOW), "the mailbox is full";
     ask_timeout: |actor| actor.ask(lonely(1)).wait_timeout(NOW), "the mailbox is full";
-    recipient: |actor| actor.recipient().tell(lonely(1)), "`till`: the mailbox is full";
+    recipient: |actor| Recipient::new(actor).tell(lonely(1)), "`till`: the mailbox is full";
     tell_every: |_actor| {
-        Actor::new(Ticks).tell_every(Every::step(NOW), ()).map(drop)
+        Actor::new(Ticks).posted().tell_every(Every::step(NOW), ()).map(drop)
     }, "step";
     spawn: |_actor| {
         System::new().spawn(Actor::builder().capacity(0, Overflow::Reject), lonely(1))

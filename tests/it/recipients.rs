@@ -28,7 +28,7 @@ impl Handler<u64> for Names {
 #[test]
 fn any_actor_answers_as_a_recipient() {
     let (sum, names) = (Actor::new(Sum(0)), Actor::new(Names(Vec::new())));
-    let both: [Recipient<u64>; 2] = [sum.recipient(), names.recipient()];
+    let both: [Recipient<u64>; 2] = [Recipient::new(&sum), Recipient::new(&names)];
     for recipient in &both {
         recipient.tell(1).unwrap();
         assert_eq!(recipient.ask(2).wait(), Ok(()));
@@ -44,7 +44,7 @@ fn a_recipient_refuses_as_its_actor_does() {
         let queue = DrainQueue::new();
         let builder = Actor::builder().executor(queue.handle());
         let sum = builder.capacity(1, Overflow::Reject).spawn(Sum(0)).unwrap();
-        let recipient: Recipient<u64> = sum.recipient();
+        let recipient: Recipient<u64> = Recipient::new(&sum);
         recipient.tell(100).unwrap();
         assert_eq!(recipient.tell(1).unwrap_err().into_parts(), (1, Reason::Full));
         let refused = recipient.ask(2);
@@ -61,7 +61,7 @@ fn a_recipient_refuses_as_its_actor_does() {
 #[test]
 fn a_recipient_keeps_its_actor_going() {
     let sum = Actor::builder().name("sum").spawn(Sum(0)).unwrap();
-    let (weak, recipient) = (sum.downgrade(), sum.recipient());
+    let (weak, recipient) = (sum.downgrade(), Recipient::new(&sum));
     drop(sum);
     recipient.tell(1).unwrap();
     assert_eq!(recipient.name(), Some("sum"));
@@ -74,9 +74,12 @@ fn a_recipient_keeps_its_actor_going() {
 fn recipients_of_one_actor_are_equal() {
     let (one, other) = (Actor::new(Sum(0)), Actor::new(Sum(0)));
     let mut set = HashSet::new();
-    assert!(set.insert(one.recipient::<u64>()));
-    assert!(!set.insert(one.clone().recipient()));
-    assert!(set.insert(other.recipient()));
-    assert!(set.contains(&one.recipient()) && one.recipient::<u64>() != other.recipient());
-    assert!(set.remove(&one.recipient()) && set.len() == 1);
+    assert!(set.insert(Recipient::<u64>::new(&one)));
+    assert!(!set.insert(Recipient::new(&one.clone())));
+    assert!(set.insert(Recipient::new(&other)));
+    assert!(
+        set.contains(&Recipient::new(&one))
+            && Recipient::<u64>::new(&one) != Recipient::new(&other)
+    );
+    assert!(set.remove(&Recipient::new(&one)) && set.len() == 1);
 }

@@ -767,10 +767,10 @@ fn delayed_messages_of_its_timers() {
         [spawner.spawn(0), spawner.spawn(0), system.spawn_from(&spawner, 0).expect("it is open")];
     waits_by(spawner.spawn(0), clock.clone());
     for (n, actor) in (1..).zip(&all) {
-        actor.send_after(n * HOUR, move |sum| *sum += n).forget();
+        actor.posted().send_after(n * HOUR, move |sum| *sum += n).forget();
     }
-    let ticking = all[0].tell_every(Every::step(2 * HOUR), Tick).unwrap();
-    let cancelled = all[1].tell_after(HOUR, Tick);
+    let ticking = all[0].posted().tell_every(Every::step(2 * HOUR), Tick).unwrap();
+    let cancelled = all[1].posted().tell_after(HOUR, Tick);
     assert!(cancelled.cancel());
     clock.advance(2 * HOUR);
     assert_eq!(timers.run_due(), 3, "two messages and a tick");
@@ -786,7 +786,7 @@ fn delayed_messages_of_its_timers() {
     clock.advance(HOUR);
     timers.run_due();
     assert!(!ticking.is_armed() && timers.is_empty());
-    let late = all[1].send_after(HOUR, |_| unreachable!());
+    let late = all[1].posted().send_after(HOUR, |_| unreachable!());
     drop((all, system, spawner));
     clock.advance(HOUR);
     assert_eq!((timers.run_due(), late.is_armed()), (1, false));
@@ -817,8 +817,8 @@ fn delayed_messages_of_its_clock() {
             let other = Timers::by_hand(VirtualClock::new());
             let spawner = built(timed(Actor::builder(), &clock, &other));
             let (one, two) = (spawner.spawn(0), spawner.spawn(0));
-            one.send_after(HOUR, |sum| *sum += 1).forget();
-            two.send_after(HOUR, |sum| *sum += 1).forget();
+            one.posted().send_after(HOUR, |sum| *sum += 1).forget();
+            two.posted().send_after(HOUR, |sum| *sum += 1).forget();
             assert!(other.is_empty());
             clock.wait_for_sleepers(1);
             assert_eq!(clock.sleepers(), 1, "one service for both");

@@ -797,13 +797,16 @@ fn delayed_messages_come_in_order() {
     let queue = DrainQueue::new();
     let builder = Actor::builder().timers(timers.clone());
     let mail = builder.executor(queue.handle()).spawn(Mail::default()).unwrap();
-    mail.tell_after(2 * SECOND, 3).forget();
-    mail.send_after(SECOND, |mail| mail.0.push(1)).forget();
-    mail.tell_after(SECOND, 2).forget();
-    let cancelled = mail.tell_after(SECOND, 9);
-    let ticks = mail.tell_every(Every::step(3 * SECOND), 4).unwrap();
+    mail.posted().tell_after(2 * SECOND, 3).forget();
+    mail.posted().send_after(SECOND, |mail| mail.0.push(1)).forget();
+    mail.posted().tell_after(SECOND, 2).forget();
+    let cancelled = mail.posted().tell_after(SECOND, 9);
+    let ticks = mail.posted().tell_every(Every::step(3 * SECOND), 4).unwrap();
     assert!(cancelled.cancel());
-    assert_eq!(mail.tell_every(Every::step(Duration::ZERO), 9).unwrap_err(), TimerError::StepZero);
+    assert_eq!(
+        mail.posted().tell_every(Every::step(Duration::ZERO), 9).unwrap_err(),
+        TimerError::StepZero
+    );
     clock.advance(6 * SECOND);
     assert_eq!(timers.run_due(), 5);
     assert_eq!(mail.len(), 5, "posted, not run");
@@ -821,8 +824,8 @@ fn a_message_to_nobody_is_counted() {
     let mail = builder.spawn(Mail::default()).unwrap();
     let token = Arc::new(());
     let theirs = token.clone();
-    let ticks = mail.tell_every(Every::step(SECOND), 1).unwrap();
-    mail.send_after(5 * SECOND, move |_| drop(theirs)).forget();
+    let ticks = mail.posted().tell_every(Every::step(SECOND), 1).unwrap();
+    mail.posted().send_after(5 * SECOND, move |_| drop(theirs)).forget();
     clock.advance(2 * SECOND);
     assert_eq!(timers.run_due(), 2);
     assert_eq!(timers.undelivered(), 1, "the mailbox was full");
@@ -862,13 +865,13 @@ fn a_refused_message_that_panics_is_counted() {
     let builder = Actor::builder().timers(timers.clone());
     let builder = builder.executor(queue.handle()).capacity(1, Overflow::Reject);
     let mail = builder.spawn(Mail::default()).unwrap();
-    let ticks = mail.tell_every(Every::step(SECOND), Touchy).unwrap();
+    let ticks = mail.posted().tell_every(Every::step(SECOND), Touchy).unwrap();
     clock.advance(2 * SECOND);
     assert_eq!((timers.run_due(), timers.undelivered()), (2, 1), "the mailbox was full");
     assert!(ticks.is_armed(), "it costs one message");
     assert!(ticks.cancel());
     queue.run_until_idle();
-    mail.tell_after(SECOND, Touchy).forget();
+    mail.posted().tell_after(SECOND, Touchy).forget();
     drop(mail);
     clock.advance(SECOND);
     assert_eq!((timers.run_due(), timers.undelivered()), (1, 2), "the actor is gone");
@@ -878,7 +881,7 @@ fn a_refused_message_that_panics_is_counted() {
 fn a_delayed_message_keeps_no_actor() {
     let (clock, timers) = by_hand();
     let mail = Actor::builder().timers(timers.clone()).spawn(Mail::default()).unwrap();
-    let ticks = mail.tell_every(Every::step(SECOND), 1).unwrap();
+    let ticks = mail.posted().tell_every(Every::step(SECOND), 1).unwrap();
     let weak = mail.downgrade();
     drop(mail);
     assert!(weak.upgrade().is_none());
@@ -902,8 +905,8 @@ fn a_busy_worker_delays_no_timer() {
         busy.send(long).unwrap();
         running.recv().unwrap();
         let (tell, told) = mpsc::channel();
-        busy.send_after(millis(1), |n| *n += 1).forget();
-        idle.send_after(millis(1), |n| *n += 1).forget();
+        busy.posted().send_after(millis(1), |n| *n += 1).forget();
+        idle.posted().send_after(millis(1), |n| *n += 1).forget();
         Timers::global().after(millis(2), move || tell.send(()).unwrap()).forget();
         told.recv().unwrap(); // though the worker still waits for `go`
         assert!(busy.len() >= 2, "the message was posted, and waits for its turn");
@@ -924,9 +927,9 @@ fn the_clock_of_an_actor_or_its_system() {
         let (tell, told) = mpsc::channel();
         for actor in members.iter().chain([&alone]) {
             let tell = tell.clone();
-            actor.send_after(SECOND, move |_| tell.send(()).unwrap()).forget();
+            actor.posted().send_after(SECOND, move |_| tell.send(()).unwrap()).forget();
         }
-        let cancelled = alone.send_after(SECOND, |_| ());
+        let cancelled = alone.posted().send_after(SECOND, |_| ());
         // One service for the system, and one for the actor that brought its own.
         clock.0.wait_for_sleepers(2);
         assert_eq!(clock.0.sleepers(), 2);
@@ -937,7 +940,7 @@ fn the_clock_of_an_actor_or_its_system() {
         until(|| clock.0.sleepers() == 0 && Arc::strong_count(&clock.1) == idle);
         // The same again.
         let tell = tell.clone();
-        alone.send_after(SECOND, move |_| tell.send(()).unwrap()).forget();
+        alone.posted().send_after(SECOND, move |_| tell.send(()).unwrap()).forget();
         clock.0.advance(SECOND);
         told.recv().unwrap();
     });

@@ -22,7 +22,7 @@ use turnwise::executor::DrainQueue;
 use turnwise::time::{Every, Timers};
 use turnwise::{
     Actor, ActorBuilder, ActorName, AskError, AsyncContext, AsyncHandler, Clock, Context, Handler,
-    Limit, Overflow, PanicPolicy, Reason, Restarts, Undelivered, VirtualClock, promise,
+    Limit, Overflow, PanicPolicy, Reason, Recipient, Restarts, Undelivered, VirtualClock, promise,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -251,8 +251,8 @@ const WAYS: &[Way] = &[
     ("posted ask_async", 1, |till| till.posted().ask_async(COIN).forget()),
     ("waiting run", 1, |till| drop(till.waiting().run(async |_| yield_now().await))),
     ("waiting ask_async", 1, |till| drop(till.waiting().ask_async(COIN))),
-    ("recipient tell", 1, |till| till.recipient().tell(COIN).unwrap()),
-    ("recipient ask", 1, |till| till.recipient().ask(COIN).forget()),
+    ("recipient tell", 1, |till| Recipient::new(till).tell(COIN).unwrap()),
+    ("recipient ask", 1, |till| Recipient::new(till).ask(COIN).forget()),
     ("inside a turn", 1, |till| in_turn(|| till.send(add).unwrap())),
 ];
 
@@ -400,9 +400,9 @@ fn delayed_messages_follow_from_whoever_armed_them_and_ticks_from_nobody() {
     let book = Book::new();
     book.read(|| {
         sender(|| {
-            till.send_after(SECOND, add).forget();
-            till.tell_after(SECOND, COIN).forget();
-            assert!(till.send_after(SECOND, add).cancel());
+            till.posted().send_after(SECOND, add).forget();
+            till.posted().tell_after(SECOND, COIN).forget();
+            assert!(till.posted().send_after(SECOND, add).cancel());
         });
         clock.advance(SECOND);
         assert_eq!(timers.run_due(), 2);
@@ -420,7 +420,7 @@ fn delayed_messages_follow_from_whoever_armed_them_and_ticks_from_nobody() {
     assert!(book.pages().spans.iter().all(Told::is_closed));
     let book = Book::new();
     book.read(|| {
-        let every = sender(|| till.tell_every(Every::step(SECOND), COIN)).unwrap();
+        let every = sender(|| till.posted().tell_every(Every::step(SECOND), COIN)).unwrap();
         assert!(book.pages().spans.iter().all(Told::is_closed), "its span is not kept open");
         clock.advance(2 * SECOND);
         assert_eq!(timers.run_due(), 2);
@@ -712,7 +712,7 @@ fn a_subscriber_that_panics_harms_nobody() {
                 }
                 for (_, _, send) in WAYS {
                     sender(|| harmed(&|| send(&away)));
-                    sender(|| harmed(&|| away.send_after(Duration::ZERO, add).forget()));
+                    sender(|| harmed(&|| away.posted().send_after(Duration::ZERO, add).forget()));
                     harmed(&|| assert_eq!(timers.run_due(), 1));
                     harmed(&|| _ = queue.run_until_idle());
                     assert!(away.is_idle());

@@ -367,7 +367,7 @@ pub fn send(actor: &Handle, how: How, limit: Limit, mail: Mail) -> bool {
             retried(sent, id, |mail| actor.posted().tell(mail))
         }
         How::Recipient => {
-            let recipient: Recipient<Mail> = actor.recipient();
+            let recipient: Recipient<Mail> = Recipient::new(actor);
             let other = recipient.clone();
             let sent = recipient.tell(mail);
             drop(recipient);
@@ -452,8 +452,8 @@ pub enum Route {
 impl Route {
     pub fn new(actor: &Handle, way: Way) -> Self {
         match way {
-            Way::Recipient => Route::Recipient(actor.recipient()),
-            Way::Asks => Route::Asks(actor.recipient()),
+            Way::Recipient => Route::Recipient(Recipient::new(actor)),
+            Way::Asks => Route::Asks(Recipient::new(actor)),
             Way::Weak => Route::Weak(actor.downgrade()),
         }
     }

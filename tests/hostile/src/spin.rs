@@ -587,7 +587,9 @@ impl Scene {
                 let mails = mails.map(|mail| move |state: &mut State| mail.run(state));
                 let _ = actor.send_many(mails);
             }
-            Loops::Timer => drop(actor.tell_after(Duration::from_micros(1), mail).cancel()),
+            Loops::Timer => {
+                let _ = actor.posted().tell_after(Duration::from_micros(1), mail).cancel();
+            }
             Loops::With => drop(actor.try_with(|state| mail.run(state))),
             _ => (0..8).for_each(|_| drop(actor.clone())),
         }

@@ -399,8 +399,8 @@ pub fn send_after(
     world.clockwork.noted(&alarm);
     let delayed = Delayed { mail: Some(mail), alarm: alarm.clone() };
     let timer = match typed {
-        true => actor.tell_after(delay, delayed),
-        false => actor.send_after(delay, move |state| delayed.run(state)),
+        true => actor.posted().tell_after(delay, delayed),
+        false => actor.posted().send_after(delay, move |state| delayed.run(state)),
     };
     world.clockwork.put(slot, timer, alarm);
 }
@@ -464,7 +464,7 @@ pub fn tell_every(
     let beat = Beat { world: beat, to, alarm: theirs, letter: letter.clone(), _token: token };
     let every = Every::step(micros_of(micros).max(Duration::from_micros(200))).catch_up(3);
     let every = if micros % 2 == 0 { every } else { every.first_after(Duration::from_micros(10)) };
-    if let Ok(timer) = actor.tell_every(every, beat) {
+    if let Ok(timer) = actor.posted().tell_every(every, beat) {
         world.clockwork.put(slot, timer, alarm);
     }
 }

@@ -5,5 +5,5 @@ struct Account;
 struct Balance;
 
 fn main() {
-    let recipient: Recipient<Balance> = Actor::new(Account).recipient();
+    let recipient: Recipient<Balance> = Recipient::new(&Actor::new(Account));
 }
