@@ -1,8 +1,8 @@
 //! Measures the cost and the lateness of timers.
 //!
 //! Arming and cancelling takes turns with a `tokio` sleep that is polled once and dropped: one
-//! interleaved run, medians of the rounds, ratio to tokio. Lateness is from the due time to the call, on
-//! a service with a thread of its own, beside tokio's.
+//! interleaved run, medians of the rounds, ratio to tokio. Lateness is from the due time to the
+//! call, on a service with a thread of its own, beside tokio's.
 //!
 //! ```text
 //! cargo bench --bench timers [-- --rounds N] [-- --quick]

@@ -6,8 +6,14 @@
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
+# rustfmt leaves comments as they are: none is wider than its code, but tables and addresses.
 format() {
     cargo fmt --all --check
+    if git ls-files -z '*.rs' | LC_ALL=C.UTF-8 xargs -0 grep -nE '^ *//.*$' |
+        LC_ALL=C.UTF-8 grep -E '^[^:]*:[0-9]*:.{101,}$' | grep -vE 'https?://|//[/!]? *(\||cargo )'; then
+        echo "error: comments of more than 100 columns" >&2
+        exit 1
+    fi
 }
 
 # The scripts themselves, by shellcheck where it is installed; the workflow runs all of them.

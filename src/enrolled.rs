@@ -1,11 +1,11 @@
 //! What an executor keeps for the actors that depend on it while none of their drains is out.
 //!
 //! An actor whose turn is suspended has no entry anywhere: nothing would tell it that its executor
-//! has ended. So it enrolls once, and withdraws when it ends. An executor that ends is closed first,
-//! then drops what is enrolled.
+//! has ended. So it enrolls once, and withdraws when it ends. An executor that ends is closed
+//! first, then drops what is enrolled.
 //!
-//! - ENROLL: the lock orders [`end`](Enrolled::end) against [`enroll`](Enrolled::enroll): what comes
-//!   too late to be dropped is refused.
+//! - ENROLL: the lock orders [`end`](Enrolled::end) against [`enroll`](Enrolled::enroll): what
+//!   comes too late to be dropped is refused.
 
 #![forbid(unsafe_code)]
 

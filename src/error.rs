@@ -152,7 +152,8 @@ pub enum Reason {
     Deadlock(Cycle),
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place
     /// meanwhile ([`executor::Blocking`](crate::executor::Blocking)); or it is the one that the
-    /// actor's executor needs ([`Executor::needs_this_thread`](crate::Executor::needs_this_thread)).
+    /// actor's executor needs
+    /// ([`Executor::needs_this_thread`](crate::Executor::needs_this_thread)).
     WouldBlock,
     /// Something runs or waits in the mailbox: [`Actor::try_with`](crate::Actor::try_with)
     /// overtakes no other, and does not wait.
@@ -202,8 +203,8 @@ impl fmt::Display for Reason {
 ///
 /// A wait has a place in a circle if a thread sleeps in it inside a turn: for an answer, for room,
 /// for an actor to be idle or to end. A future that an async turn polls with another waker than its
-/// own, as `FuturesUnordered` does, counts as a thread that sleeps there, for a `block_on` looks the
-/// same: such a turn may be refused though it would go on. At most 4,096 turns are followed.
+/// own, as `FuturesUnordered` does, counts as a thread that sleeps there, for a `block_on` looks
+/// the same: such a turn may be refused though it would go on. At most 4,096 turns are followed.
 ///
 /// A circle that goes through something else is not found: through a [`promise`](crate::promise), a
 /// lock or a channel, a `block_on` inside a turn, a turn that [awaits](crate::Actor::run), an

@@ -1,9 +1,9 @@
 //! The guide: from a counter to a small service, one chapter per page. It holds text and examples
 //! and nothing else. Each example is a whole program, and is run as a test.
 //!
-//! For a program that is written with something else today, begin with [chapter 19](self::migration);
-//! for a task at hand, with the programs of [chapter 16](self::cookbook); for a service on tokio, with
-//! [chapter 14](self::tokio).
+//! For a program that is written with something else today, begin with [chapter
+//! 19](self::migration); for a task at hand, with the programs of [chapter 16](self::cookbook); for
+//! a service on tokio, with [chapter 14](self::tokio).
 //!
 //! ## Tutorial, in this order
 //!

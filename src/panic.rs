@@ -2,8 +2,8 @@
 //!
 //! Closures, handlers, hooks, wakers, clocks, executors and every `Drop` of a user's value may
 //! panic. A call on behalf of another party goes through [`catch`], and decides what the panic
-//! means; [`ignore`] is for panics without a meaning, [`owning`] for those of the caller. No caller of
-//! either holds a lock or a borrow meanwhile. `docs/user-code.md` lists every such place.
+//! means; [`ignore`] is for panics without a meaning, [`owning`] for those of the caller. No caller
+//! of either holds a lock or a borrow meanwhile. `docs/user-code.md` lists every such place.
 
 #![forbid(unsafe_code)]
 
@@ -24,8 +24,9 @@ pub(crate) fn ignore(f: impl FnOnce()) {
     }
 }
 
-/// Calls `f` with what the caller has given away. If it panics, that is dropped before the panic goes
-/// on: with the last handle of an actor goes the actor, and no hook is called while a thread unwinds.
+/// Calls `f` with what the caller has given away. If it panics, that is dropped before the panic
+/// goes on: with the last handle of an actor goes the actor, and no hook is called while a thread
+/// unwinds.
 #[inline]
 pub(crate) fn owning<T, R>(mut value: T, f: impl FnOnce(&mut T) -> R) -> (T, R) {
     match catch(|| f(&mut value)) {

@@ -11,8 +11,8 @@ use crate::time::timers::Accepted;
 use crate::time::{Every, Timer, TimerError, Timers};
 
 impl<S: Send + 'static> Posted<'_, S> {
-    /// As [`send`](Self::send), when `delay` has passed: the closure never runs on the thread of the
-    /// timers. In order with what is due at another time, or was sent before for the same.
+    /// As [`send`](Self::send), when `delay` has passed: the closure never runs on the thread of
+    /// the timers. In order with what is due at another time, or was sent before for the same.
     ///
     /// It does not keep the actor going. A message whose actor is gone, closed, stopped or full
     /// when it is due is dropped, and [counted](Timers::undelivered). Time is measured by
@@ -141,8 +141,8 @@ impl<S: Send + 'static> Posted<'_, S> {
     }
 }
 
-/// Says what became of a message. One that was refused is dropped here, before the handle that it was
-/// sent by: that may be the last.
+/// Says what became of a message. One that was refused is dropped here, before the handle that it
+/// was sent by: that may be the last.
 fn accepted<M>(sent: Result<(), SendError<M>>) -> Accepted {
     let Err(refused) = sent else { return Accepted::Yes };
     let (message, reason) = refused.into_parts();

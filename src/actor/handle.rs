@@ -460,8 +460,8 @@ impl<S> Actor<S> {
 
     /// Returns the actor's activity and its numbers: as of one look, and stale on return.
     ///
-    /// Waits for no turn, and runs none. Takes a short lock each for the senders that wait for room,
-    /// for the cause of a stop, and for the counts of an actor that was [built to be
+    /// Waits for no turn, and runs none. Takes a short lock each for the senders that wait for
+    /// room, for the cause of a stop, and for the counts of an actor that was [built to be
     /// counted](ActorBuilder::counted). Allocates the name.
     ///
     /// # Examples

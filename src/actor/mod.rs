@@ -60,8 +60,8 @@ use crate::cell::refs::Strong;
 /// the last one is dropped, the messages that wait are run, then the state is dropped.
 ///
 /// A message sent from inside a turn (of any actor) never runs inside that turn: this thread runs
-/// it when the turn is over, and what waited behind it in the same batch, unless another thread does
-/// so earlier. A message is a closure that gets the state, or a value that the state
+/// it when the turn is over, and what waited behind it in the same batch, unless another thread
+/// does so earlier. A message is a closure that gets the state, or a value that the state
 /// [handles](Handler).
 ///
 /// An actor with an [executor](ActorBuilder::executor) is run by its executor and by nothing else.
@@ -87,8 +87,8 @@ use crate::cell::refs::Strong;
 /// | `send`, `tell`, for room | `a.waiting().send(f).wait()` | `.within(l)` | `.await` | `.within_async(l).await` |
 /// | `call`, `ask`, for room | `a.waiting().call(f).wait()` | `.within(l)` | `.await` | `.within_async(l).await` |
 ///
-/// `with` lends what its closure borrows until the turn is over, so it has no limit and no future: a
-/// closure for [`call`](Self::call) owns what it needs. What a limit comes to is certain:
+/// `with` lends what its closure borrows until the turn is over, so it has no limit and no future:
+/// a closure for [`call`](Self::call) owns what it needs. What a limit comes to is certain:
 ///
 /// | the time is over | `send`, `tell` | `call`, `ask` |
 /// |---|---|---|

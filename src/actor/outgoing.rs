@@ -1,4 +1,5 @@
-//! What the verbs send: a message as it is, or, to an actor that is traced, in its span ([`spans`]).
+//! What the verbs send: a message as it is, or, to an actor that is traced, in its span
+//! ([`spans`]).
 //!
 //! [`spans`]: super::spans
 

@@ -2,8 +2,8 @@
 //!
 //! An actor that is spawned in a system carries a [`Membership`]. The owner that lets go of the
 //! mailbox, once the actor has ended, drops it, and that removes the member and wakes those that
-//! wait. So the registry holds actors that have not ended, those included whose last handle has gone and which are still being
-//! run. It holds their memory, and keeps no actor going.
+//! wait. So the registry holds actors that have not ended, those included whose last handle has
+//! gone and which are still being run. It holds their memory, and keeps no actor going.
 //!
 //! - L1: nothing is added once `open` is false, and it never becomes true again. So what a shutdown
 //!   finds when it seals a system is all that there will ever be.

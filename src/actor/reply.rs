@@ -320,7 +320,8 @@ impl<R, M> Reply<R, M> {
     ///
     /// let queue = DrainQueue::new(); // not run
     /// let n = Actor::builder().executor(queue.handle()).spawn(0)?;
-    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?; // no timers of its own
+    /// // It has no timers of its own.
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// let answer = runtime.block_on(n.call(|n| *n).within_async(Duration::from_millis(5)));
     /// assert!(matches!(answer, Err(WaitError::Cancelled(_))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,9 +1,9 @@
 //! The end of a system, as a blocking call and as a future.
 //!
-//! A shutdown seals the system, closes its actors, and waits for their ends ([`Course`]). It runs no
-//! message on the thread that called it, and starts no thread: what waits in a mailbox that is not
-//! being run goes to its executor, or to the fallback. So a caller with a limit is there when the
-//! time is over. It then stops what is left.
+//! A shutdown seals the system, closes its actors, and waits for their ends ([`Course`]). It runs
+//! no message on the thread that called it, and starts no thread: what waits in a mailbox that is
+//! not being run goes to its executor, or to the fallback. So a caller with a limit is there when
+//! the time is over. It then stops what is left.
 //!
 //! What ends here, and what elsewhere:
 //!
@@ -14,10 +14,10 @@
 //! | with an executor          | in its executor           | in its executor      | in its executor |
 //! | with one that is gone     | given back here           | given back here      | in the fallback |
 //!
-//! All are closed, or stopped, before the first one ends here: its hooks may wait for another one to
-//! be closed. Those that are to end here are pending meanwhile, with no entry and no drain of theirs
-//! out: a thread that waits for one of them takes it over, and this one hands them over if a hook
-//! blocks it ([`crate::thread::ends`]).
+//! All are closed, or stopped, before the first one ends here: its hooks may wait for another one
+//! to be closed. Those that are to end here are pending meanwhile, with no entry and no drain of
+//! theirs out: a thread that waits for one of them takes it over, and this one hands them over if a
+//! hook blocks it ([`crate::thread::ends`]).
 //!
 //! A limit of zero is one attempt, in which all that may end here does. With any other limit the
 //! clock is looked at after each end that ran here. What hooks that run here send is not run here.
@@ -337,8 +337,8 @@ impl Course {
 
 /// A future that ends a system: see [`System::shutdown_async`].
 ///
-/// It keeps a handle to the system. Polling it runs no turn. Dropped before it is ready, it leaves a
-/// system that takes nothing in and whose actors are closed.
+/// It keeps a handle to the system. Polling it runs no turn. Dropped before it is ready, it leaves
+/// a system that takes nothing in and whose actors are closed.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Closing {
     system: System,

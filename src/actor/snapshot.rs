@@ -32,8 +32,8 @@ pub struct ActorSnapshot {
     /// Senders that wait for room.
     pub waiting_for_room: usize,
     /// The [`id`](Self::id) of the actor that holds up its turn: a thread inside of the turn sleeps
-    /// for an answer of that actor, for it to be idle or to end, or runs a turn of it on top. A turn
-    /// that awaits ([`Activity::Waiting`]) keeps no thread, and has none.
+    /// for an answer of that actor, for it to be idle or to end, or runs a turn of it on top. A
+    /// turn that awaits ([`Activity::Waiting`]) keeps no thread, and has none.
     pub waits_for: Option<u64>,
     /// It takes nothing new.
     pub closed: bool,

@@ -211,19 +211,19 @@ impl System {
 
     /// Ends all actors of this system, and waits for that until `limit` is over. May block.
     ///
-    /// No actor is taken in any more. All actors are closed: they take no new messages, and what was
-    /// accepted is run, never on this thread. When the time is over, all actors that have not ended
-    /// are stopped: what waits in them goes to the undelivered hooks, and askers are
+    /// No actor is taken in any more. All actors are closed: they take no new messages, and what
+    /// was accepted is run, never on this thread. When the time is over, all actors that have not
+    /// ended are stopped: what waits in them goes to the undelivered hooks, and askers are
     /// [refused](crate::AskError::Refused). A limit of zero is one attempt: only idle actors end by
     /// themselves.
     ///
     /// Called outside of turns, it runs the ends of idle actors that have no executor: their end
-    /// hooks, and the drops of their states. They end one after the other on this thread. An end hook
-    /// that waits for an actor, or awaits what this crate gives, hands the others over: they end in
-    /// the fallback then. One that blocks on anything else does so inside of
-    /// [`blocking`](crate::blocking). The call looks at the clock after each end; what has not ended
-    /// when the time is over ends elsewhere, apart from a limit of zero, where all of these ends are
-    /// in the call. An actor with an executor ends there, so with a
+    /// hooks, and the drops of their states. They end one after the other on this thread. An end
+    /// hook that waits for an actor, or awaits what this crate gives, hands the others over: they
+    /// end in the fallback then. One that blocks on anything else does so inside of
+    /// [`blocking`](crate::blocking). The call looks at the clock after each end; what has not
+    /// ended when the time is over ends elsewhere, apart from a limit of zero, where all of these
+    /// ends are in the call. An actor with an executor ends there, so with a
     /// limit of zero it may be reported as running.
     ///
     /// A turn is never interrupted. Actors inside one are named in the report; what waits behind
@@ -239,11 +239,12 @@ impl System {
     /// this call returns: nothing has happened. Another thread may shut the system down meanwhile,
     /// and [`shutdown_async`](Self::shutdown_async) makes a future that may be given to one.
     ///
-    /// Inside a turn of another actor, if one of the system's actors waits for that turn: the system
-    /// is closed, and its actors end by themselves.
+    /// Inside a turn of another actor, if one of the system's actors waits for that turn: the
+    /// system is closed, and its actors end by themselves.
     ///
     /// [`Reason::WouldBlock`] inside of a runtime of one thread that one of the actors runs on
-    /// ([`Executor::needs_this_thread`](crate::Executor::needs_this_thread)): the actors are closed.
+    /// ([`Executor::needs_this_thread`](crate::Executor::needs_this_thread)): the actors are
+    /// closed.
     ///
     /// # Panics
     /// If the system's clock does. The actors that were closed by then end by themselves.
@@ -292,9 +293,10 @@ impl System {
     /// [`shutdown`](Self::shutdown) for a task: a future that closes the actors, and is ready when
     /// all have ended. Nothing happens before the first poll.
     ///
-    /// By itself it has no limit and stops nothing: [`within_async`](Closing::within_async) gives it
-    /// one. Polling it runs no turn and no end: these go to the actors' executors, and to the
-    /// fallback. Dropping it after the first poll leaves the system shut down and its actors closed.
+    /// By itself it has no limit and stops nothing: [`within_async`](Closing::within_async) gives
+    /// it one. Polling it runs no turn and no end: these go to the actors' executors, and to the
+    /// fallback. Dropping it after the first poll leaves the system shut down and its actors
+    /// closed.
     ///
     /// # Errors
     /// [`Reason::Deadlock`] if it is polled inside a turn of one of the system's actors. It may be

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use crate::time::{Sleep, Timers};
 
-/// A future with a limit: what `within_async` makes of a [`Reply`](crate::Reply), a [`Sending`](crate::wait::Sending), an [`Asking`](crate::wait::Asking),
-/// an [`Ending`](crate::wait::Ending) or a [`Closing`](crate::wait::Closing).
+/// A future with a limit: what `within_async` makes of a [`Reply`](crate::Reply), a
+/// [`Sending`](crate::wait::Sending), an [`Asking`](crate::wait::Asking), an
+/// [`Ending`](crate::wait::Ending) or a [`Closing`](crate::wait::Closing).
 ///
 /// | of | ready with | when the time is over |
 /// |---|---|---|

@@ -130,8 +130,8 @@ impl<'a, S> Place<'a, S> {
     #[inline(always)]
     pub(crate) fn with_state<R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
         let Env { cell, state } = *self.env;
-        // SAFETY: B1, H1: the state is the owner's, and borrowed by nothing else. It is in the cell,
-        // or an S was moved to where `state` points.
+        // SAFETY: B1, H1: the state is the owner's, and borrowed by nothing else. It is in the
+        // cell, or an S was moved to where `state` points.
         unsafe {
             if state.is_null() { Cell::with_state(cell, f) } else { f(&mut *state.cast::<S>()) }
         }

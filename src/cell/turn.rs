@@ -1,9 +1,9 @@
 //! A suspended turn: the word that decides who goes on with it, and the place of its owner.
 //!
 //! A turn whose future is pending keeps its mailbox: nothing else of the actor runs, senders leave
-//! their messages as beside any turn, and the mailbox's word is not touched. The owner and the right
-//! to go on with the turn ([`TurnMut`]) lie in the turn itself, on no thread. The step that takes
-//! them out has to go on with both ([`Woken`]), and nothing else can.
+//! their messages as beside any turn, and the mailbox's word is not touched. The owner and the
+//! right to go on with the turn ([`TurnMut`]) lie in the turn itself, on no thread. The step that
+//! takes them out has to go on with both ([`Woken`]), and nothing else can.
 //!
 //! | bits of the word | mean                                                                  |
 //! |------------------|-----------------------------------------------------------------------|
@@ -26,22 +26,22 @@
 //! | waker dropped   | any thread   | the last one, SUSPENDED -> CUT, LOST | the owner is the caller's  |
 //! | `begin_poll`    | its owner    | WOKEN -> -                           | polls, or drops            |
 //!
-//! - W1: the place of the owner belongs to the [`TurnMut`] while SUSPENDED is clear, and to the step
-//!   that clears SUSPENDED.
+//! - W1: the place of the owner belongs to the [`TurnMut`] while SUSPENDED is clear, and to the
+//!   step that clears SUSPENDED.
 //! - W2: the memory is there as long as WAKERS or KEEPERS are.
 //! - W3: a stop finds a suspended turn. The turn is registered in the actor's [`Ext`] before it is
-//!   suspended first, and STOP is looked for after that; a stop is raised before it looks there. One
-//!   of the two sees the other.
-//! - W4: a turn has one [`TurnMut`], from its beginning to its end: in the node of its message, with
-//!   its owner between two polls, or in the turn itself while that is suspended.
+//!   suspended first, and STOP is looked for after that; a stop is raised before it looks there.
+//!   One of the two sees the other.
+//! - W4: a turn has one [`TurnMut`], from its beginning to its end: in the node of its message,
+//!   with its owner between two polls, or in the turn itself while that is suspended.
 //! - W5: a count that has reached its largest value stays there. A program that forgets that many
 //!   wakers, or handles, of one turn keeps the memory of it for ever.
-//! - WAKE: `step` Release -> the `step` that clears WOKEN or SUSPENDED, Acquire. A poll sees what was
-//!   done before the wake that it follows.
+//! - WAKE: `step` Release -> the `step` that clears WOKEN or SUSPENDED, Acquire. A poll sees what
+//!   was done before the wake that it follows.
 //! - LAID: `suspend`'s `step` Release -> the `step` that clears SUSPENDED, Acquire. The owner is
 //!   there.
-//! - LAST: `step` Release -> the `step` that leaves no count, Acquire. The memory goes after all that
-//!   was done with it.
+//! - LAST: `step` Release -> the `step` that leaves no count, Acquire. The memory goes after all
+//!   that was done with it.
 //!
 //! [`Ext`]: super::header::Ext
 
@@ -126,14 +126,14 @@ impl Core {
         }
     }
 
-    /// Moves the word from what it is to what `next` makes of it. If that clears SUSPENDED, the owner
-    /// is the caller's.
+    /// Moves the word from what it is to what `next` makes of it. If that clears SUSPENDED, the
+    /// owner is the caller's.
     fn step(&self, next: impl Fn(u64) -> u64) -> (u64, Option<Woken>) {
         let mut now = self.word.load(Relaxed);
         loop {
             let to = next(now);
-            // Ordering: AcqRel. Release: writer side of WAKE, LAID and LAST. Acquire: reader side of
-            // the same. A failure is only the guess of the next attempt.
+            // Ordering: AcqRel. Release: writer side of WAKE, LAID and LAST. Acquire: reader side
+            // of the same. A failure is only the guess of the next attempt.
             match self.word.compare_exchange(now, to, AcqRel, Relaxed) {
                 Err(seen) => now = seen,
                 Ok(_) if now & !to & SUSPENDED != 0 => {
@@ -159,8 +159,8 @@ impl Core {
         let _ = self.step(|now| more(now, WAKER, WAKERS));
     }
 
-    /// One waker less, which wakes the turn first if `wakes`. If the owner lies there, and is woken,
-    /// or no waker is left, it is the caller's.
+    /// One waker less, which wakes the turn first if `wakes`. If the owner lies there, and is
+    /// woken, or no waker is left, it is the caller's.
     ///
     /// # Safety
     /// The caller gives up a waker that was counted.
@@ -187,8 +187,8 @@ impl Core {
 /// `left` is what the caller's own step has left, which took one of the counts.
 unsafe fn free_if_last(core: NonNull<Core>, left: u64) {
     if left & (WAKERS | KEEPERS) == 0 {
-        // SAFETY: W2: no count is left, so no other thread knows the turn, and it is freed once. The
-        // function was given to it by its own type.
+        // SAFETY: W2: no count is left, so no other thread knows the turn, and it is freed once.
+        // The function was given to it by its own type.
         unsafe { (core.as_ref().vtable.free)(core) }
     }
 }
@@ -197,11 +197,11 @@ unsafe fn free_if_last(core: NonNull<Core>, left: u64) {
 #[repr(transparent)]
 pub(crate) struct Keeper(NonNull<Core>);
 
-// SAFETY: what is done through it are steps of the word. The one that frees the turn, or goes on with
-// its owner, does so by what is Send: the future, the message, the answer.
+// SAFETY: what is done through it are steps of the word. The one that frees the turn, or goes on
+// with its owner, does so by what is Send: the future, the message, the answer.
 unsafe impl Send for Keeper {}
-// SAFETY: a shared one gives out references to the core, whose word is atomic and whose other fields
-// are reached through a `TurnMut` alone.
+// SAFETY: a shared one gives out references to the core, whose word is atomic and whose other
+// fields are reached through a `TurnMut` alone.
 unsafe impl Sync for Keeper {}
 
 impl Keeper {
@@ -286,8 +286,8 @@ impl TurnMut {
     /// A poll begins; or the future is to be dropped.
     #[inline]
     pub(crate) fn begin_poll(&mut self) -> Result<(), Cut> {
-        // Ordering: Relaxed. What a wake carries comes with the step that clears WOKEN; a cut carries
-        // nothing.
+        // Ordering: Relaxed. What a wake carries comes with the step that clears WOKEN; a cut
+        // carries nothing.
         let mut now = self.0.word.load(Relaxed);
         if now & WOKEN != 0 {
             (now, _) = self.0.step(|now| now & !WOKEN);
@@ -299,8 +299,8 @@ impl TurnMut {
         }
     }
 
-    /// Sees to it that a stop finds the turn (W3); one is looked for after that. False if it is known
-    /// already.
+    /// Sees to it that a stop finds the turn (W3); one is looked for after that. False if it is
+    /// known already.
     pub(crate) fn register(&mut self, header: &Header) -> bool {
         let known = self.kept(|kept| std::mem::replace(&mut kept.registered, true));
         if !known {
@@ -325,14 +325,15 @@ impl TurnMut {
         self.0.word.load(Relaxed) & (WOKEN | CUT) != 0
     }
 
-    /// The owner lies down in the turn, if a waker is there, and it was not woken already. A success
-    /// is the caller's last look at the turn and at the mailbox.
+    /// The owner lies down in the turn, if a waker is there, and it was not woken already. A
+    /// success is the caller's last look at the turn and at the mailbox.
     pub(crate) fn suspend(self, resting: Resting) -> Result<(), Woken> {
         // What goes into the place keeps the turn, until the place is taken: perhaps in the very
         // step below, on another thread.
         let core = self.0.0;
         let woken = Woken { turn: self, resting };
-        // SAFETY: W1, W4: the right is in the caller's hand, so the turn is there and not suspended.
+        // SAFETY: W1, W4: the right is in the caller's hand, so the turn is there and not
+        // suspended.
         let step = unsafe {
             core.as_ref().place.with_mut(|place| *place = Some(woken));
             core.as_ref().step(|now| {

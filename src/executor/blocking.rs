@@ -43,8 +43,8 @@ impl Default for Blocking {
 /// meanwhile, as for a wait of this crate's own. If no thread is available ([`Blocking`]), the
 /// closure runs anyway, and other workers may take what is queued behind it. Inside any turn, what
 /// that turn has sent to idle actors is scheduled on their executors first. Anywhere else it just
-/// calls the closure. On a worker of a tokio runtime of several threads, in a turn or outside, it is
-/// `tokio::task::block_in_place` (with the feature `tokio`). A turn on rayon keeps its thread.
+/// calls the closure. On a worker of a tokio runtime of several threads, in a turn or outside, it
+/// is `tokio::task::block_in_place` (with the feature `tokio`). A turn on rayon keeps its thread.
 ///
 /// The actor stays busy meanwhile: no other message of it is run.
 ///

@@ -32,8 +32,8 @@ use crate::turn::deferred::drop_drains;
 ///
 /// One lock, held for a few instructions. Dropping the queue drops what is left in it: its actors
 /// stop with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone). They end one after the
-/// other on that thread. An end hook that waits for an actor, or awaits what this crate gives, hands
-/// the others over: they end in the fallback then.
+/// other on that thread. An end hook that waits for an actor, or awaits what this crate gives,
+/// hands the others over: they end in the fallback then.
 ///
 /// # Examples
 /// ```

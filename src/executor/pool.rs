@@ -94,8 +94,8 @@ impl ThreadPool {
     /// [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone). What is queued is run, and
     /// everything that it hands on to this pool; then the threads end. When the time is over, what
     /// is left is dropped: its actors stop, and every caller that waits for them is answered, as by
-    /// [`shutdown_now`](Self::shutdown_now). A drain that is running then ends in its own time, and is
-    /// not waited for. Turns that are still suspended when the threads end are cut
+    /// [`shutdown_now`](Self::shutdown_now). A drain that is running then ends in its own time, and
+    /// is not waited for. Turns that are still suspended when the threads end are cut
     /// ([`Shutdown::Cut`]): nothing could go on with them.
     ///
     /// # Examples
@@ -135,8 +135,8 @@ impl ThreadPool {
     /// [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone), and every caller that waits for
     /// them is answered before this returns; inside a turn, after that turn. Turns that are running
     /// end in their own time. Does not wait for them. The actors end one after the other on this
-    /// thread. An end hook that waits for an actor, or awaits what this crate gives, hands the others
-    /// over: they end in the fallback then, perhaps after this has returned.
+    /// thread. An end hook that waits for an actor, or awaits what this crate gives, hands the
+    /// others over: they end in the fallback then, perhaps after this has returned.
     ///
     /// # Examples
     /// ```
@@ -177,9 +177,9 @@ impl Drop for ThreadPool {
 pub enum Shutdown {
     /// Everything was run, and the threads have ended.
     Complete,
-    /// The time was over, or turns were suspended, or a drain came from outside after the call. What
-    /// was left was dropped, if there was something: its actors have stopped, and the callers that
-    /// waited for them were answered. Or threads had not ended yet.
+    /// The time was over, or turns were suspended, or a drain came from outside after the call.
+    /// What was left was dropped, if there was something: its actors have stopped, and the callers
+    /// that waited for them were answered. Or threads had not ended yet.
     Cut {
         /// Drains that were dropped un-run until now, one per actor.
         dropped: usize,

@@ -41,7 +41,8 @@ pub struct Tokio {
 
 impl Tokio {
     /// As tasks on the runtime's workers: for turns that are short. While a turn waits, another
-    /// thread takes over the place of its worker, by [`block_in_place`](::tokio::task::block_in_place).
+    /// thread takes over the place of its worker, by
+    /// [`block_in_place`](::tokio::task::block_in_place).
     ///
     /// A runtime of one thread has no such thread: a blocking wait for one of these actors inside
     /// of it is refused, with [`Reason::WouldBlock`](crate::Reason::WouldBlock). `.await` it.
@@ -71,7 +72,8 @@ impl Executor for Tokio {
 
     fn needs_this_thread(&self) -> bool {
         let flavor = self.runtime.runtime_flavor();
-        // A runtime of one thread has that one as its worker; its threads for blocking work are none.
+        // A runtime of one thread has that one as its worker; its threads for blocking work are
+        // none.
         !self.blocking
             && flavor != RuntimeFlavor::MultiThread
             && runtime::worker_index().is_some()

@@ -328,8 +328,8 @@ impl Semaphore {
         }
     }
 
-    /// Closes the queue, of a mailbox that was closed, and takes its first waiter out, to be refused.
-    /// One at a time: a waiter that was not refused yet can give up.
+    /// Closes the queue, of a mailbox that was closed, and takes its first waiter out, to be
+    /// refused. One at a time: a waiter that was not refused yet can give up.
     pub(crate) fn close_next(&self) -> Option<Waiter> {
         let mut queue = self.queue.lock();
         let Queue { waiters, is_closed, .. } = &mut *queue;

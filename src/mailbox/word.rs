@@ -63,8 +63,8 @@
 //! - MEETING: `watch`, `meet` Release -> `release_met`, `raise` Acquire. A release of a watched
 //!   word finds the waiter in the list. A waiter for the end that stands in the list before its
 //!   `meet` is seen by the one that ends the mailbox after it; one that meets later sees that it
-//!   has ended. The same holds of a thread that may help, and a `raise` that leaves a closed mailbox
-//!   pending: `raise` calls it, or its `meet` sees that.
+//!   has ended. The same holds of a thread that may help, and a `raise` that leaves a closed
+//!   mailbox pending: `raise` calls it, or its `meet` sees that.
 //! - LEFT: `unschedule`, `unschedule_only` Release -> `is_left_to_entry`, `look` Acquire;
 //!   `is_left_to_entry` Release -> `unschedule` Acquire. The last reference and the entry come one
 //!   after the other, and the second one frees the cell after all that the first one did.

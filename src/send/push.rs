@@ -143,8 +143,8 @@ impl<S: 'static> Strong<S> {
         }
     }
 
-    /// Before a message would need a new drain, or would wait for a suspended turn: an executor that
-    /// is gone stops its actor, and the message goes back to its sender.
+    /// Before a message would need a new drain, or would wait for a suspended turn: an executor
+    /// that is gone stops its actor, and the message goes back to its sender.
     pub(super) fn look_at_executor(&self) -> Result<Snapshot, Reason> {
         let (now, header) = (self.header().word.load(), self.header());
         let depends =

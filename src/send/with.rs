@@ -51,8 +51,8 @@ impl<S: 'static> Strong<S> {
     {
         let claimed = match (self.is_plain(), local.in_turn()) {
             (false, _) => self.claim_late(seen, || true),
-            // Inside a turn it does not try again and again: this thread may be what the owner waits
-            // for.
+            // Inside a turn it does not try again and again: this thread may be what the owner
+            // waits for.
             (true, true) => self.claim_beside(seen),
             (true, false) => self.claim_soon(seen),
         };
@@ -87,7 +87,8 @@ impl<S: 'static> Strong<S> {
             (false, Err(_)) => (Entry::DrainOnly, seen),
             (false, Ok(_)) => (Entry::Drain, seen),
         };
-        // Inside a turn, it may turn out that it would wait for ever: then it takes the closure back.
+        // Inside a turn, it may turn out that it would wait for ever: then it takes the closure
+        // back.
         if local.in_turn() {
             drop(reserved);
             return self.lend_inside(local, seen, entry, f);

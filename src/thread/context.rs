@@ -282,8 +282,8 @@ impl Local {
     }
 
     /// True if this thread's innermost turn, which is about to lie down, keeps that mailbox from
-    /// going on: it is its own, or a turn of it, at any depth, waits for this one. Other turns below
-    /// go on when this one lies down.
+    /// going on: it is its own, or a turn of it, at any depth, waits for this one. Other turns
+    /// below go on when this one lies down.
     pub(crate) fn is_kept_by_innermost(&self, mailbox: usize) -> bool {
         let mut frames = self.frames();
         let is_own = |frame: &Frame| frame.mailbox().is_some_and(|at| at.addr().get() == mailbox);

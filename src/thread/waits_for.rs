@@ -23,8 +23,8 @@
 //!   way back looked for, under one lock. It sees none that is over: what is waited for is done by
 //!   the owner of a mailbox that has no edge meanwhile, and comes before the edge that it has next.
 //! - G3: a circle has an edge that may be refused, if those that wait for answers have asked for
-//!   them. A question begins after the turn that asks it, and a turn on top after the one below: not
-//!   all the way round. A reply that was handed on is waited for by a turn that may have begun
+//!   them. A question begins after the turn that asks it, and a turn on top after the one below:
+//!   not all the way round. A reply that was handed on is waited for by a turn that may have begun
 //!   later: a circle of such edges, all of which have begun, is left alone.
 //! - G4: a wait that is refused would not get what it waits for. Without limits, that is so for all
 //!   of a circle, and the last one is refused; else for the one whose limit ends first. If that one

@@ -1,8 +1,8 @@
 //! What is armed, in the order in which it is due.
 //!
-//! One lock holds the armed timers in a map, by due time and then by the number of the arming. A timer
-//! in the map is armed, any other will not fire: firing, cancelling and resetting are each the removal
-//! of one key, so they exclude each other, and nothing that is cancelled stays behind.
+//! One lock holds the armed timers in a map, by due time and then by the number of the arming. A
+//! timer in the map is armed, any other will not fire: firing, cancelling and resetting are each
+//! the removal of one key, so they exclude each other, and nothing that is cancelled stays behind.
 //!
 //! - T1: a timer leaves the map before its function runs. What the function arms, cancels or resets
 //!   is another key.
@@ -76,7 +76,8 @@ struct Queue {
     last: u64,
     service: Service,
     /// The thread, if it lies down and has not been woken, and when it gets up. That may be sooner
-    /// than anything is due: most timers are cancelled, and the next one armed then wakes no thread.
+    /// than anything is due: most timers are cancelled, and the next one armed then wakes no
+    /// thread.
     lying: Option<(Thread, Due)>,
     /// Delayed messages that were not accepted.
     undelivered: u64,

@@ -122,7 +122,8 @@ impl Drop for Drain {
 }
 
 /// Drops the drains of an executor that has ended. All of their actors stop before the first one
-/// ends here, for a hook may wait for another actor. This thread hands the others over if it blocks.
+/// ends here, for a hook may wait for another actor. This thread hands the others over if it
+/// blocks.
 pub(crate) fn drop_drains(drains: impl Iterator<Item = Drain>) {
     with_local(|local| {
         local.work(|| drains.for_each(|drain| panic::ignore(|| drop(drain))));

@@ -1,10 +1,11 @@
 //! Waking a turn that waits ([`crate::cell::turn`]).
 //!
-//! A wake takes the owner out of the turn, puts the turn's node before all that waits in the mailbox,
-//! and leaves the mailbox where it is to be run. It polls nothing, and drops no future: wakers are
-//! called under other people's locks. Inside a turn, the mailbox goes on this thread's list, as that
-//! of an actor that is sent to does; else to the actor's executor. An executor that drops the drain,
-//! or runs it in the call, leaves the mailbox to the fallback, or until after the turn.
+//! A wake takes the owner out of the turn, puts the turn's node before all that waits in the
+//! mailbox, and leaves the mailbox where it is to be run. It polls nothing, and drops no future:
+//! wakers are called under other people's locks. Inside a turn, the mailbox goes on this thread's
+//! list, as that of an actor that is sent to does; else to the actor's executor. An executor that
+//! drops the drain, or runs it in the call, leaves the mailbox to the fallback, or until after the
+//! turn.
 //!
 //! - T2: the call that takes an owner out of a turn leaves its mailbox pending.
 

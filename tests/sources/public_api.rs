@@ -3,10 +3,10 @@
 //! A change of the public API is a change of that file. `BLESS=1 cargo test --all-features --test
 //! sources` writes it again.
 //!
-//! The list is made from the sources, so it needs no nightly compiler: what `src/lib.rs` exports, by
-//! name, and in its public modules; with the public methods, fields, variants and traits of each.
-//! Macros are not expanded: one that declares public methods has them listed under its own name, and
-//! each of its uses is a line.
+//! The list is made from the sources, so it needs no nightly compiler: what `src/lib.rs` exports,
+//! by name, and in its public modules; with the public methods, fields, variants and traits of
+//! each. Macros are not expanded: one that declares public methods has them listed under its own
+//! name, and each of its uses is a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

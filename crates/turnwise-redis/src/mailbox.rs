@@ -25,8 +25,8 @@
 //!   that arrive meanwhile store nothing and claim nothing.
 //! - M6: a mailbox with messages, or with a drainer, has a due time, at which a worker checks
 //!   whether it is drained.
-//! - M7: a delayed message is known, and is no message of the mailbox, before its time has come. The
-//!   first step after that moves it behind the others. While there are only such messages, the
+//! - M7: a delayed message is known, and is no message of the mailbox, before its time has come.
+//!   The first step after that moves it behind the others. While there are only such messages, the
 //!   first one's time is the due time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -43,8 +43,8 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream) })
     }
 
-    /// Waits for the next snapshot: ten a second at most. Blocks for ten seconds at most between two
-    /// parts of it.
+    /// Waits for the next snapshot: ten a second at most. Blocks for ten seconds at most between
+    /// two parts of it.
     ///
     /// # Errors
     /// The server has ended or does not answer, or the answer is not a snapshot.

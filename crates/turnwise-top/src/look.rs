@@ -1,8 +1,8 @@
 //! Looks at a system, one after the other: numbers that stay, and times between looks.
 //!
-//! The snapshot of a system has no times, for a clock in each turn would cost more than the turn. So
-//! a time here is between the first and the last of the looks that have found the matter the same:
-//! right to the distance of two looks, and never too long.
+//! The snapshot of a system has no times, for a clock in each turn would cost more than the turn.
+//! So a time here is between the first and the last of the looks that have found the matter the
+//! same: right to the distance of two looks, and never too long.
 
 use std::collections::HashMap;
 use std::process;

@@ -1,11 +1,11 @@
 //! The server: one thread that waits for all of its clients, and looks at the system for them.
 //!
 //! - PACE: two looks are [`PACE`] apart at least, and ten times as long as the last one took, up to
-//!   [`LONGEST`]. So a system of any size is looked at for a tenth of a processor's time at most, for
-//!   any number of clients, who share each look. Without a client that asks there is one look a
+//!   [`LONGEST`]. So a system of any size is looked at for a tenth of a processor's time at most,
+//!   for any number of clients, who share each look. Without a client that asks there is one look a
 //!   second, for the times of [`Looks`].
-//! - CLIENT: no client is waited for. One that does not read keeps its own answer back and no other;
-//!   what it asks meanwhile is not read. After [`PATIENCE`] its connection is closed.
+//! - CLIENT: no client is waited for. One that does not read keeps its own answer back and no
+//!   other; what it asks meanwhile is not read. After [`PATIENCE`] its connection is closed.
 //! - FULL: there are [`CLIENTS`] connections at most. One more takes the place of the one that has
 //!   been silent for the longest time.
 
@@ -45,8 +45,8 @@ const FIRST: usize = 2;
 
 /// Serves the actors of a system to `turnwise-top` for as long as it is kept: [`serve`].
 ///
-/// Its drop ends the server's thread, closes the connections and removes the socket's file. It waits
-/// for a look that is under way.
+/// Its drop ends the server's thread, closes the connections and removes the socket's file. It
+/// waits for a look that is under way.
 #[must_use = "dropping it ends the server"]
 pub struct Server {
     address: Address,
@@ -155,8 +155,8 @@ struct Client {
 struct Gone;
 
 impl Client {
-    /// Reads and writes as far as that goes without waiting. One that has closed its end is gone when
-    /// it has all of its answers.
+    /// Reads and writes as far as that goes without waiting. One that has closed its end is gone
+    /// when it has all of its answers.
     fn advance(&mut self, now: Instant) -> Result<(), Gone> {
         loop {
             self.write(now)?;
@@ -297,8 +297,8 @@ impl Serving {
         }
     }
 
-    /// Takes in the clients that are there, as many as there is room for; the rest in the next call,
-    /// after those that are connected had their turn.
+    /// Takes in the clients that are there, as many as there is room for; the rest in the next
+    /// call, after those that are connected had their turn.
     fn accept(&mut self, now: Instant) {
         for _ in 0..CLIENTS {
             let mut stream = match self.listener.accept() {
@@ -356,7 +356,8 @@ impl Serving {
         let pause = (took * 10).clamp(PACE, LONGEST);
         self.due = now + pause;
         self.idle = now + IDLE.max(pause);
-        // From the last to the first: one that is removed has its place taken by one that was there.
+        // From the last to the first: one that is removed has its place taken by one that was
+        // there.
         for client in (0..self.clients.len()).rev() {
             self.advance(client, now);
         }

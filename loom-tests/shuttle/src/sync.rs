@@ -1,9 +1,9 @@
 //! Shuttle's flavour of the product's `sync`: the same names, every operation a point at which
 //! another thread may go on.
 //!
-//! Atomics are sequentially consistent, whatever ordering a place asks for: wrong orderings are seen
-//! by loom's models and their gate, wrong shapes here. Cells notice two who are inside at once, and
-//! know no happens-before.
+//! Atomics are sequentially consistent, whatever ordering a place asks for: wrong orderings are
+//! seen by loom's models and their gate, wrong shapes here. Cells notice two who are inside at
+//! once, and know no happens-before.
 //!
 //! Locals and memory are kept by schedule, as in loom's flavour: [`explore`] renews them, and looks
 //! whether all memory was given back. There is no time: a limit that has not passed never does.

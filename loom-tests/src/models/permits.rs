@@ -1,5 +1,5 @@
-//! F1 to F5 of permits that are taken without a turn: where those that take and put back meet those that
-//! wait, give up, change the size and close. The semaphore and its timers are those that ship.
+//! F1 to F5 of permits that are taken without a turn: where those that take and put back meet those
+//! that wait, give up, change the size and close. The semaphore and its timers are those that ship.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -88,8 +88,8 @@ pub(super) fn permits_loan_against_given_up() {
     finish(&permits, 1);
 }
 
-/// F1: a hold of the machine ends, and its permit is taken without a turn: the next holder sees what
-/// was done under it.
+/// F1: a hold of the machine ends, and its permit is taken without a turn: the next holder sees
+/// what was done under it.
 pub(super) fn permits_lent_again() {
     let (permits, inside) = (Semaphore::new(1), Written::new());
     let first = permits.try_acquire(1).expect("it is there");
@@ -191,7 +191,8 @@ pub(super) fn permits_lease_of_a_loan() {
     finish(&permits, 1);
 }
 
-/// A semaphore is closed as a fast permit ends and another one begins: then nobody is let in any more.
+/// A semaphore is closed as a fast permit ends and another one begins: then nobody is let in any
+/// more.
 pub(super) fn permits_closed_against_a_loan() {
     let permits = Semaphore::new(1);
     let held = permits.try_acquire(1).expect("it is there");

@@ -4,10 +4,10 @@
 //! future ([`Slot`]). Its node is gone when the turn begins. A suspended turn gets another one
 //! ([`Resumed`]) by which the mailbox goes on with it.
 //!
-//! - E5: a future borrows the state from its first poll to its drop. So the state is in its cell for
-//!   that time (H1: a list with such a message is run without moving the state), nothing else of the
-//!   actor runs (the mailbox is owned), and the future is dropped before its turn is over, and before
-//!   a panic of it is dealt with.
+//! - E5: a future borrows the state from its first poll to its drop. So the state is in its cell
+//!   for that time (H1: a list with such a message is run without moving the state), nothing else
+//!   of the actor runs (the mailbox is owned), and the future is dropped before its turn is over,
+//!   and before a panic of it is dealt with.
 //!
 //! The rest of an actor that has panicked is such a turn, too ([`restart_after`]). It waits for a
 //! timer, and then makes the fresh state: before all messages that wait, in the place of the one
@@ -86,8 +86,8 @@ impl<S: Send + 'static, L: AsyncMessage<S>> Suspends for On<S, L> {
 #[repr(C)]
 pub(crate) struct Turn<M: Suspends> {
     core: Core,
-    /// The drainer's side of the oneshot: it leaves when nothing keeps the turn any more. Set before
-    /// the turn is anything else's.
+    /// The drainer's side of the oneshot: it leaves when nothing keeps the turn any more. Set
+    /// before the turn is anything else's.
     answerer: Option<Answerer<Turn<M>, M::Answer>>,
     slot: Slot<M, M::Future>,
 }
@@ -135,8 +135,8 @@ enum Polled<R> {
 
 impl<M: Suspends> Held<M> {
     fn this(&self) -> &Turn<M> {
-        // SAFETY: W2: the right keeps the turn, of which the core is the first field, and which is of
-        // this type.
+        // SAFETY: W2: the right keeps the turn, of which the core is the first field, and which is
+        // of this type.
         unsafe { self.0.core().cast::<Turn<M>>().as_ref() }
     }
 
@@ -173,8 +173,8 @@ impl<M: Suspends> Held<M> {
                 drop(message);
                 return Polled::Over(Err(cut.into()));
             }
-            // SAFETY: E1, E5: the state is in its cell, and the slot drops the future before the turn
-            // ends.
+            // SAFETY: E1, E5: the state is in its cell, and the slot drops the future before the
+            // turn ends.
             let future = unsafe { message.begin(cell) };
             self.slot().begin(future);
         } else if let Some(cut) = cut {
@@ -272,8 +272,8 @@ impl<M: Suspends> Awaited<M> {
         let (this, env) = unsafe { (&mut *payload.cast::<Self>(), Env::at(env)) };
         debug_assert!(env.is_in_cell(), "a future borrows a state that moves");
         let Some(turn) = &mut this.turn else { return Ran::Done };
-        // SAFETY: E1, H1: this is the owner, and a list with such a message is run without moving the
-        // state.
+        // SAFETY: E1, H1: this is the owner, and a list with such a message is run without moving
+        // the state.
         let polled = unsafe { turn.poll(env.cell()) };
         let Some(turn) = this.turn.take() else { return Ran::Done };
         match polled {
@@ -400,8 +400,8 @@ impl Pause {
             Ok(now) => header.ext_made().restarts.comes(now),
             Err(payload) => panic::discard(payload),
         }
-        // SAFETY: it is polled, or cut, by the owner of this mailbox, in a turn (E1), with the state
-        // in its cell (E5).
+        // SAFETY: it is polled, or cut, by the owner of this mailbox, in a turn (E1), with the
+        // state in its cell (E5).
         unsafe { restart(cell) }
     }
 }

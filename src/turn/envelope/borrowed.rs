@@ -80,7 +80,8 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
         unsafe {
             (*this).outcome.with_mut(|slot| *slot = Some(outcome));
             // After a success the frame is not touched.
-            // Ordering: Release, writer side of DELIVERY. Acquire on failure: reader side of SLEEPER.
+            // Ordering: Release, writer side of DELIVERY. Acquire on failure: reader side of
+            // SLEEPER.
             if (*this).state.compare_exchange(OPEN, DONE, Release, Acquire).is_ok() {
                 return;
             }
@@ -98,8 +99,8 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     /// E1, E2.
     unsafe fn run(payload: *mut u8, env: *const ()) {
         let this = payload.cast::<Self>().cast_const();
-        // SAFETY: E1, E2: the caller waits and does not look at the job, which is run on the owner's
-        // state. The frame is not touched after the completion.
+        // SAFETY: E1, E2: the caller waits and does not look at the job, which is run on the
+        // owner's state. The frame is not touched after the completion.
         unsafe {
             if let Some(job) = (*this).job.with_mut(|job| (*job).take()) {
                 let value = Place::of(env).with_state(job);
@@ -111,8 +112,8 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     /// # Safety
     /// E1, E2.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1, E2: the job stays in the frame, for the caller to drop; the frame is not touched
-        // afterwards.
+        // SAFETY: E1, E2: the job stays in the frame, for the caller to drop; the frame is not
+        // touched afterwards.
         unsafe {
             let reason = why_not(Place::<S>::of(env).header());
             Self::complete(payload.cast(), Outcome::NotRun(reason));

@@ -3,8 +3,8 @@
 //!
 //! - E3: what it borrows is there until it was taken back ([`Asker::cancel`]) or answered
 //!   ([`Asker::take`]): its caller does not leave before. Neither the closure nor its result is
-//!   touched by anybody else afterwards: the one that runs it has moved it out and dropped it before
-//!   it answers, and a closure that is not run goes back in the answer.
+//!   touched by anybody else afterwards: the one that runs it has moved it out and dropped it
+//!   before it answers, and a closure that is not run goes back in the answer.
 
 use std::marker::PhantomData;
 

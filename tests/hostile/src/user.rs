@@ -560,8 +560,8 @@ impl World {
         }
     }
 
-    /// An end hook waits without a limit for an actor that was stopped, and stands behind its own in
-    /// the order of waiting: what keeps a turn of it is cut, so it ends without this thread.
+    /// An end hook waits without a limit for an actor that was stopped, and stands behind its own
+    /// in the order of waiting: what keeps a turn of it is cut, so it ends without this thread.
     pub fn wait_for_stopped(self: &Arc<Self>, at: usize) {
         let ends = |of: &usize| {
             let runs = match &self.program.actors[*of].runs {

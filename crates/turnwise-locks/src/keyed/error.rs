@@ -146,9 +146,10 @@ impl<R> RunError<R> {
     /// # Examples
     /// ```
     /// use std::cell::Cell;
+    /// use std::error::Error;
     /// use turnwise_locks::{Keyed, RunError};
     ///
-    /// fn count(keyed: &Keyed<u32>) -> Result<Cell<u32>, Box<dyn std::error::Error + Send + Sync>> {
+    /// fn count(keyed: &Keyed<u32>) -> Result<Cell<u32>, Box<dyn Error + Send + Sync>> {
     ///     Ok(keyed.run(7, |()| Cell::new(1)).map_err(RunError::without_value)?)
     /// }
     /// assert_eq!(count(&Keyed::new())?.get(), 1);

@@ -1066,7 +1066,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     ///
     /// let orders = Keyed::builder().names(|order: &u32| format!("order {order}")).build();
     /// orders.run(7, |()| {
-    ///     let Err(RunError::NotStarted(NotStarted::Deadlock(circle))) = orders.run(7, |()| ()) else {
+    ///     let refused = orders.run(7, |()| ()).unwrap_err();
+    ///     let RunError::NotStarted(NotStarted::Deadlock(circle)) = refused else {
     ///         unreachable!()
     ///     };
     ///     assert_eq!(circle.to_string(), "`order 7` waits for itself");

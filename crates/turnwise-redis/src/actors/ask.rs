@@ -98,8 +98,9 @@ where
     }
 
     /// Delays the message by this time from when the store receives it. It is stored at once, with
-    /// the guarantees of any other: its id is known, it can be [withdrawn](crate::RemoteActor::withdraw),
-    /// and [`outcome`](crate::RemoteActor::outcome) returns how long it is delayed.
+    /// the guarantees of any other: its id is known, it can be
+    /// [withdrawn](crate::RemoteActor::withdraw), and [`outcome`](crate::RemoteActor::outcome)
+    /// returns how long it is delayed.
     ///
     /// When its time has come it arrives in its mailbox, behind the messages that are there. It is
     /// drained by [workers](crate::Actors::work), by any process that sends to the actor, and,

@@ -117,7 +117,8 @@ mod unix {
     use super::*;
     use crate::address::{Answers, answers};
 
-    /// The file of a socket, which is removed when this is dropped, unless another is there by then.
+    /// The file of a socket, which is removed when this is dropped, unless another is there by
+    /// then.
     pub(in super::super) struct File(Option<(PathBuf, Identity)>);
 
     /// Device and number of a file.

@@ -17,9 +17,9 @@ impl Wake for Comes {
     }
 }
 
-/// Three askers of one actor that a worker runs: they wait, poll with wakers that come back, cancel,
-/// look, forget. A question runs once, or never if it was cancelled; a promise that is kept or
-/// dropped meanwhile wakes who waits for it.
+/// Three askers of one actor that a worker runs: they wait, poll with wakers that come back,
+/// cancel, look, forget. A question runs once, or never if it was cancelled; a promise that is kept
+/// or dropped meanwhile wakes who waits for it.
 pub(super) fn answers() {
     let (workers, tokens) = (Workers::default(), Tokens::default());
     let worker = workers.start();

@@ -9,7 +9,8 @@ fn add(count: &AtomicU64) {
 
 /// A chain of four: plain; one that panics and goes on; one that is made anew; one that a worker
 /// runs. From three threads, turns go down it, three deep by `with`, by questions, by messages that
-/// are sent and posted, with a panic somewhere. All are answered, and nothing that was sent is lost.
+/// are sent and posted, with a panic somewhere. All are answered, and nothing that was sent is
+/// lost.
 pub(super) fn chain() {
     let (workers, made) = (Workers::default(), Arc::new(AtomicU64::new(0)));
     let turns = Arc::new(AtomicU64::new(0));
@@ -35,8 +36,8 @@ pub(super) fn chain() {
             let (first, goes_on) = (first.clone(), goes_on.clone());
             let (made_anew, last) = (made_anew.clone(), last.clone());
             spawn(move || match any(4) {
-                // Three deep, and a panic at the bottom or none: it comes up through two turns, each
-                // of which is dealt with, and stops in the first.
+                // Three deep, and a panic at the bottom or none: it comes up through two turns,
+                // each of which is dealt with, and stops in the first.
                 0 => {
                     let panics = any(2) == 0;
                     let deep = first.with(|n| {

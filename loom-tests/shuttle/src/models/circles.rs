@@ -90,8 +90,8 @@ pub(super) fn relay() {
 }
 
 /// Four threads go from one's turn into another's, three deep. If all go upwards nobody is told;
-/// else each is told of a way that can be gone, and nobody hangs. All may be told: a thread inside a
-/// turn may run there what others have left, and that may not wait for this turn.
+/// else each is told of a way that can be gone, and nobody hangs. All may be told: a thread inside
+/// a turn may run there what others have left, and that may not wait for this turn.
 pub(super) fn ways() {
     let (actors, upwards) = (five(), any(2) == 0);
     let ways: Vec<[usize; 3]> = (0..4)

@@ -1,7 +1,7 @@
 //! Threads, their parkers and their locals.
 //!
-//! Locals are dropped by [`drop_owned`] at the end of [`spawn`], newest first; plain ones stay until
-//! the next schedule, as in the product.
+//! Locals are dropped by [`drop_owned`] at the end of [`spawn`], newest first; plain ones stay
+//! until the next schedule, as in the product.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
