@@ -292,17 +292,6 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
         }
     }
 
-    /// Takes the outcome of a request that is over.
-    fn take(&mut self) -> Result<G, LockError> {
-        match std::mem::replace(&mut self.stage, Stage::Taken) {
-            Stage::Over(told) => self.finish(told),
-            Stage::Thin(thin) => Ok(G::of(Held::thin(thin))),
-            Stage::Fast(permit) => Ok(G::of(Held::fast(permit))),
-            Stage::Taken => Err(LockError::Taken),
-            Stage::Asked(_) | Stage::Waits(_) => unreachable!("it is over"),
-        }
-    }
-
     fn finish(&mut self, told: Told) -> Result<G, LockError> {
         let place = self.place.take();
         let grant = told?;
@@ -355,7 +344,15 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E: Failure> Future for Acquire<K,
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         loop {
+            let waits = match std::mem::replace(&mut this.stage, Stage::Taken) {
+                Stage::Fast(permit) => return Poll::Ready(Ok(G::of(Held::fast(permit)))),
+                Stage::Thin(thin) => return Poll::Ready(Ok(G::of(Held::thin(thin)))),
+                Stage::Over(told) => return Poll::Ready(this.finish(told).map_err(E::of)),
+                Stage::Taken => return Poll::Ready(Err(E::of(LockError::Taken))),
+                waits => waits,
+            };
             // In place: a waker, or a clock, that panics leaves the request as it is.
+            this.stage = waits;
             this.stage = match &mut this.stage {
                 Stage::Asked(reply) => match ready!(Pin::new(reply).poll(cx)) {
                     Ok(step) => Stage::after(step),
@@ -370,7 +367,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E: Failure> Future for Acquire<K,
                         _ => unreachable!("it waits"),
                     },
                 },
-                _ => return Poll::Ready(this.take().map_err(E::of)),
+                _ => unreachable!("it waits"),
             };
         }
     }
