@@ -75,8 +75,11 @@ fn left(world: &World) -> Vec<String> {
     }
     let live = |kind| world.count(kind).unsigned_abs();
     let lost = world.lost_runs.load(SeqCst);
-    at_most("keys", live(Kind::Key), keys.iter().sum::<usize>() + lost);
-    at_most("states", live(Kind::State), world.may_stay(0));
+    // Values stay, and their keys.
+    let (values, kept) = (world.mutexes.len(), world.lost_values.load(SeqCst));
+    at_most("values", values, KEYS);
+    at_most("keys", live(Kind::Key), keys.iter().sum::<usize>() + lost + values + 2 * kept);
+    at_most("states", live(Kind::State), world.may_stay(0) + values + kept);
     at_most("closures", live(Kind::Closure), 0);
     if !world.plan.forgets {
         at_most("wakers", live(Kind::Waker), 0);
@@ -143,6 +146,24 @@ fn is_usable(world: &Arc<World>) {
         }
         if let Some(Err(why)) = free(2).then(|| world.rw.try_write(Name::new(world, key))) {
             refused("a writer", why.to_string());
+        }
+    }
+    for key in 0..KEYS {
+        if world.forgotten[4][key].load(SeqCst) || !open(4) {
+            continue;
+        }
+        // A pool may be about to give it back.
+        let begun = Instant::now();
+        let tried = loop {
+            match world.mutexes.try_lock(Name::new(world, key)) {
+                Err(_) if begun.elapsed() < patience() => thread::yield_now(),
+                tried => break tried,
+            }
+        };
+        match tried {
+            // They stay, and keep their program.
+            Ok(guard) => drop(guard.remove()),
+            Err(why) => refused("a value", why.to_string()),
         }
     }
     if open(3) && world.may_stay(3) == 0 {

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use turnwise_locks::{
-    Acquire, AcquireAll, Fence, FencedError, Guard, Key, LockError, Lost, LostError, Opening,
-    Permit, ReadGuard, Run, WriteGuard,
+    Acquire, AcquireAll, AcquireMutex, Fence, FencedError, Guard, Key, LockError, Lost, LostError,
+    MutexGuard, Opening, Permit, ReadGuard, Run, WriteGuard,
 };
 
 use super::common::poll;
 use super::world::{
-    About, Body, Fate, Hold, KEYS, Name, PERMITS, State, What, World, is_outermost, is_quiet,
-    limits, of, once_in, short, swallow, waker,
+    About, Body, Fate, Hold, KEYS, Name, PERMITS, State, Value, What, World, is_outermost,
+    is_quiet, limits, misbehave, of, once_in, planned, short, swallow, waker,
 };
 
 /// What lies about.
@@ -30,6 +30,34 @@ pub(crate) enum Thing {
     All(AcquireAll<Name>, Vec<usize>),
     Lost(Lost),
     Opening(Opening),
+    WantsValue(AcquireMutex<Name, Value>, usize),
+    Value(KeptValue),
+}
+
+/// A value that is held, and counted so.
+pub(crate) struct KeptValue {
+    guard: Option<MutexGuard<Name, Value>>,
+    hold: Hold,
+    world: Arc<World>,
+}
+
+impl KeptValue {
+    fn new(guard: MutexGuard<Name, Value>, key: usize, world: &Arc<World>) -> Self {
+        let hold = Hold { what: What::Value, key, weight: 1 };
+        hold.begins(world);
+        if guard.0 != key || guard.key().0 != key {
+            world.finding(format!("key {key} got the value of {}", guard.0));
+        }
+        KeptValue { guard: Some(guard), hold, world: world.clone() }
+    }
+}
+
+impl Drop for KeptValue {
+    fn drop(&mut self) {
+        if self.guard.is_some() {
+            self.hold.ends(&self.world);
+        }
+    }
 }
 
 /// What is asked for.
@@ -67,7 +95,7 @@ impl<G: Grip> Kept<G> {
         let fenced = match self.hold.what {
             What::Lock => &self.world.fenced[0][self.hold.key],
             What::Write => &self.world.fenced[1][self.hold.key],
-            What::Read | What::Permit => return,
+            What::Read | What::Permit | What::Value => return,
         };
         // It waits for others who look, and so does the second look. What nobody else has asked for
         // learns no more that it was lost, once its lock is closed.
@@ -352,6 +380,70 @@ fn all(mut all: AcquireAll<Name>, keys: Vec<usize>, world: &Arc<World>) -> Optio
     }
 }
 
+/// Looks at a request for a value.
+fn wants_value(
+    mut asked: AcquireMutex<Name, Value>,
+    key: usize,
+    world: &Arc<World>,
+) -> Option<Thing> {
+    let got = match of(8) {
+        0 | 1 => return None,
+        2 if world.plan.forgets => {
+            world.forgotten[4][key].store(true, SeqCst);
+            world.lost_values.fetch_add(1, SeqCst);
+            std::mem::forget(asked);
+            return None;
+        }
+        3 | 4 if !is_quiet() => asked.wait_timeout(Duration::from_micros(of(100) as u64)),
+        _ => polled(&mut asked, world),
+    };
+    match got {
+        None => Some(Thing::WantsValue(asked, key)),
+        Some(Ok(guard)) => Some(Thing::Value(KeptValue::new(guard, key, world))),
+        Some(Err(LockError::Closed)) if !world.closed[4].load(SeqCst) => {
+            world.finding(format!("the value of {key} is closed"));
+            None
+        }
+        Some(Err(_)) => None,
+    }
+}
+
+/// Uses a value.
+fn value(mut kept: KeptValue, world: &Arc<World>) -> Option<Thing> {
+    let key = kept.hold.key;
+    match of(8) {
+        0 => {
+            kept.hold.ends(world);
+            let guard = kept.guard.take().expect("it holds");
+            let value = guard.remove();
+            if value.0 != key {
+                world.finding(format!("key {key} had the value of {}", value.0));
+            }
+            return None;
+        }
+        1 if world.plan.forgets => {
+            world.forgotten[4][key].store(true, SeqCst);
+            world.lost_values.fetch_add(1, SeqCst);
+            std::mem::forget(kept);
+            return None;
+        }
+        2 => swallow(move || {
+            // Dropped by its panic, if it does.
+            let _kept = kept;
+            planned();
+        }),
+        3 | 4 if !is_quiet() => {
+            misbehave(world, 10);
+            if kept.guard.as_ref().is_none_or(|guard| guard.0 != key) {
+                world.finding(format!("the value of key {key} is another one"));
+            }
+            return Some(Thing::Value(kept));
+        }
+        _ => {}
+    }
+    None
+}
+
 /// Does something to what lies about; what goes back there.
 fn handle(thing: Thing, world: &Arc<World>) -> Option<Thing> {
     match thing {
@@ -366,6 +458,8 @@ fn handle(thing: Thing, world: &Arc<World>) -> Option<Thing> {
         Thing::Writer(kept) => keep_writer(kept, world),
         Thing::Permit(kept) => keep_permit(kept, world),
         Thing::All(one, keys) => all(one, keys, world),
+        Thing::WantsValue(asked, key) => wants_value(asked, key, world),
+        Thing::Value(kept) => value(kept, world),
         Thing::Lost(mut lost) => polled(&mut lost, world).is_none().then_some(Thing::Lost(lost)),
         Thing::Opening(mut opening) => match of(3) {
             0 => None,
@@ -495,6 +589,43 @@ fn on_locks(world: &Arc<World>, key: usize) -> Option<Thing> {
     }
 }
 
+/// A step on the values.
+fn on_values(world: &Arc<World>, key: usize) -> Option<Thing> {
+    let name = Name::new(world, key);
+    let wait = Duration::from_micros(of(100) as u64);
+    match of(8) {
+        0 if !is_quiet() => {
+            let got = world.mutexes.try_lock(name).ok()?;
+            Some(Thing::Value(KeptValue::new(got, key, world)))
+        }
+        1 if !is_quiet() => {
+            let mut keys = vec![key, of(KEYS)];
+            let names = [name, Name::new(world, keys[1])];
+            keys.sort_unstable();
+            keys.dedup();
+            let guards = world.mutexes.lock_all(names, wait).wait().ok()?;
+            if guards.len() != keys.len() {
+                world.finding(format!("{} values for {keys:?}", guards.len()));
+            }
+            let kept = guards.into_iter().zip(keys);
+            let kept: Vec<Thing> =
+                kept.map(|(guard, key)| Thing::Value(KeptValue::new(guard, key, world))).collect();
+            world.lying.lock().unwrap().extend(kept);
+            None
+        }
+        2 => {
+            let _ = (world.mutexes.is_locked(&name), world.mutexes.contains_key(&name));
+            None
+        }
+        3 if world.plan.ends && once_in(10) => {
+            world.closed[4].store(true, SeqCst);
+            world.mutexes.close();
+            None
+        }
+        _ => Some(Thing::WantsValue(world.mutexes.lock_within(name, wait), key)),
+    }
+}
+
 /// A step on the permits, or the latch.
 fn on_permits(world: &Arc<World>) -> Option<Thing> {
     let leases = !world.plan.is_strict();
@@ -548,6 +679,7 @@ pub(crate) fn act(world: &Arc<World>) {
         (About::Permits, _) | (About::Everything, 2) => on_permits(world),
         // What runs inside of a key asks for a lock, and the other way round.
         (About::Locks | About::Leases, 0) if once_in(2) => on_runs(world, key),
+        (About::Locks | About::Everything, _) if once_in(3) => on_values(world, key),
         (About::Locks | About::Leases | About::Everything, _) => on_locks(world, key),
     };
     let mut lying = world.lying.lock().unwrap();

@@ -15,7 +15,7 @@ use turnwise::executor::ThreadPool;
 use turnwise::time::Timers;
 use turnwise::{Clock, VirtualClock};
 use turnwise_locks::{
-    Fenced, Keyed, Latch, Limits, Locks, NotStarted, Owner, RunError, RwLocks, Semaphore,
+    Fenced, Keyed, Latch, Limits, Locks, Mutexes, NotStarted, Owner, RunError, RwLocks, Semaphore,
 };
 
 use super::common::Wakes;
@@ -255,6 +255,7 @@ pub(crate) struct World {
     pub(crate) keyed: Keyed<Name, State>,
     pub(crate) locks: Locks<Name>,
     pub(crate) rw: RwLocks<Name>,
+    pub(crate) mutexes: Mutexes<Name, Value>,
     pub(crate) permits: Semaphore,
     pub(crate) latch: Latch,
     pub(crate) owners: [Owner; 2],
@@ -264,8 +265,8 @@ pub(crate) struct World {
     timers: Option<Timers>,
     inside: [AtomicBool; KEYS],
     states: [AtomicIsize; KEYS],
-    /// Who holds: locks, readers and writers, permits.
-    held: [[AtomicIsize; KEYS]; 3],
+    /// Who holds: locks, readers and writers, permits, values.
+    held: [[AtomicIsize; KEYS]; 4],
     pub(crate) live: [AtomicIsize; 4],
     pub(crate) sums: Sums,
     pub(crate) lying: Mutex<Vec<Thing>>,
@@ -273,12 +274,14 @@ pub(crate) struct World {
     pub(crate) over: AtomicBool,
     /// Nobody needs the time any more.
     pub(crate) done: AtomicBool,
-    /// Were runs, locks, readers and writers, permits closed?
-    pub(crate) closed: [AtomicBool; 4],
+    /// Were runs, locks, readers and writers, permits, values closed?
+    pub(crate) closed: [AtomicBool; 5],
     /// Was something forgotten that keeps them: by key.
-    pub(crate) forgotten: [[AtomicBool; KEYS]; 4],
+    pub(crate) forgotten: [[AtomicBool; KEYS]; 5],
     /// So many runs were forgotten: each keeps the mailbox of its key, and the key in that.
     pub(crate) lost_runs: AtomicUsize,
+    /// So many values, and requests for some, were forgotten: each keeps two copies of its key.
+    pub(crate) lost_values: AtomicUsize,
     findings: Mutex<Vec<String>>,
 }
 
@@ -343,12 +346,18 @@ impl World {
             true => keyed.state(State::of),
             false => keyed.default_state(),
         };
+        let mutexes = match (&timers, &shared) {
+            (Some(timers), _) => Mutexes::with_timers(timers.clone(), Value::of),
+            (None, Some(clock)) => Mutexes::with_timers(Timers::of(clock), Value::of),
+            (None, None) => Mutexes::with(Value::of),
+        };
         let latch = shared.map_or_else(|| Latch::new(4), |clock| Latch::with_clock(4, clock));
         let world = Arc::new(World {
             plan,
             keyed: keyed.build(),
             locks: locks.build(),
             rw: rw.build(),
+            mutexes,
             permits: permits.build(),
             latch,
             owners: [Owner::new(), Owner::new()],
@@ -367,6 +376,7 @@ impl World {
             closed: Default::default(),
             forgotten: Default::default(),
             lost_runs: AtomicUsize::new(0),
+            lost_values: AtomicUsize::new(0),
             findings: Mutex::default(),
         });
         *CURRENT.lock().unwrap() = Arc::downgrade(&world);
@@ -426,6 +436,7 @@ pub(crate) enum What {
     Read,
     Write,
     Permit,
+    Value,
 }
 
 impl Hold {
@@ -435,6 +446,7 @@ impl Hold {
             What::Read => (&world.held[1][self.key], 1),
             What::Write => (&world.held[1][self.key], WRITER),
             What::Permit => (&world.held[2][0], self.weight as isize),
+            What::Value => (&world.held[3][self.key], 1),
         }
     }
 
@@ -444,6 +456,7 @@ impl Hold {
             What::Lock => 1,
             What::Read | What::Write => 2,
             What::Permit => 3,
+            What::Value => 4,
         }
     }
 
@@ -451,11 +464,12 @@ impl Hold {
         let (count, one) = self.count(world);
         let before = count.fetch_add(one, SeqCst);
         let fits = match self.what {
-            What::Lock | What::Write => before == 0,
+            What::Lock | What::Write | What::Value => before == 0,
             What::Read => before < WRITER,
             What::Permit => before + one <= PERMITS as isize,
         };
-        if world.plan.is_strict() && !fits {
+        // A value is nobody else's, whatever the plan is.
+        if (world.plan.is_strict() || self.what == What::Value) && !fits {
             world.finding(format!("{self:?} beside {before}"));
         }
     }
@@ -472,6 +486,15 @@ pub(crate) struct Name(pub(crate) usize, pub(crate) Token);
 impl Name {
     pub(crate) fn new(world: &Arc<World>, key: usize) -> Self {
         Name(key, Token::new(world, Kind::Key))
+    }
+}
+
+impl Clone for Name {
+    fn clone(&self) -> Self {
+        if once_in(40) {
+            planned();
+        }
+        Name::new(&self.1.0, self.0)
     }
 }
 
@@ -518,6 +541,24 @@ impl Drop for Name {
     fn drop(&mut self) {
         // Its token is dropped in any case.
         misbehave_quietly(&self.1.0, 20);
+    }
+}
+
+/// The value behind the lock of a key.
+pub(crate) struct Value(pub(crate) usize, Token);
+
+impl Value {
+    fn of(name: &Name) -> Self {
+        if once_in(30) {
+            planned();
+        }
+        Value(name.0, Token::new(&name.1.0, Kind::State))
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        misbehave_quietly(&self.1.0, 6);
     }
 }
 
