@@ -20,7 +20,7 @@ use turnwise::time::{Sleep, Timers};
 use turnwise::{Limit, Reason, WaitError, promise, promise_on};
 
 use crate::limits::shown;
-use crate::map::{Entry, Map};
+use crate::map::{Entries, Entry, Map};
 use crate::user_code::{ignore, owning};
 
 /// How many permits a key gets in a time, and how many at once.
@@ -294,8 +294,7 @@ impl<K> Inner<K> {
 impl<K: Hash + Eq> Inner<K> {
     fn take(&self, hash: u64, key: K, permits: u32, patience: Duration) -> Asked<K> {
         let (rate, now) = (self.rate, self.now());
-        let mut key = Some(key);
-        let (asked, over) = self.full_at.shard(hash, |all| {
+        let look = |key: &mut Option<K>, all: &mut Entries<K, Duration>| {
             let Some(name) = &key else { unreachable!("it is there still") };
             let Some(before) = all.find(hash, name) else {
                 // A burst is there.
@@ -313,7 +312,9 @@ impl<K: Hash + Eq> Inner<K> {
             }
             *before = full_at;
             (Ok(at), Vec::new())
-        });
+        };
+        let shard = |key: &mut Option<K>| self.full_at.shard(hash, |all| look(key, all));
+        let (key, (asked, over)) = owning(Some(key), shard);
         // Outside of the lock.
         over.into_iter().for_each(|entry: Entry<K, Duration>| ignore(|| drop(entry)));
         match (asked, key) {

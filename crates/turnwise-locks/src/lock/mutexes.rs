@@ -143,7 +143,7 @@ where
     /// # }
     /// ```
     pub fn lock(&self, key: K) -> AcquireMutex<K, T, Closed> {
-        let lock = self.inner.locks.lock(key.clone());
+        let (key, lock) = owning(key, |key| self.inner.locks.lock(key.clone()));
         AcquireMutex { inner: self.inner.clone(), key: Some(key), lock }
     }
 
@@ -161,7 +161,8 @@ where
     /// # Ok::<(), LockError>(())
     /// ```
     pub fn lock_within(&self, key: K, limit: impl Into<Limit>) -> AcquireMutex<K, T> {
-        let lock = self.inner.locks.lock_within(key.clone(), Limits::wait(limit));
+        let ask = |key: &mut K| self.inner.locks.lock_within(key.clone(), Limits::wait(limit));
+        let (key, lock) = owning(key, ask);
         AcquireMutex { inner: self.inner.clone(), key: Some(key), lock }
     }
 
@@ -184,7 +185,10 @@ where
         K: Ord,
     {
         let (keys, ()) = crate::registry::sorted(keys, |_| ());
-        let locks = self.inner.locks.lock_all(keys.iter().cloned(), Limits::wait(limit));
+        let ask = |keys: &mut Vec<K>| {
+            self.inner.locks.lock_all(keys.iter().cloned(), Limits::wait(limit))
+        };
+        let (keys, locks) = owning(keys, ask);
         AcquireMutexes { inner: self.inner.clone(), keys, locks }
     }
 
@@ -272,7 +276,7 @@ where
     T: Send + 'static,
 {
     fn new(inner: &Arc<Inner<K, T>>, key: K, lock: Guard<K>) -> Self {
-        let value = inner.take_out(&key);
+        let ((key, lock), value) = owning((key, lock), |(key, _)| inner.take_out(key));
         MutexGuard {
             inner: inner.clone(),
             key: Some(key),
@@ -454,11 +458,11 @@ where
     K: Clone + Hash + Eq + Send + Sync + 'static,
     T: Send + 'static,
 {
-    let locked = keys.into_iter().zip(locks);
-    let put = |all: &mut Vec<_>| {
+    let locked = (Vec::with_capacity(keys.len()), keys.into_iter().zip(locks));
+    let ((all, _), ()) = owning(locked, |(all, locked)| {
         all.extend(locked.map(|(key, lock)| MutexGuard::new(inner, key, lock)));
-    };
-    owning(Vec::new(), put).0
+    });
+    all
 }
 
 impl<K, T> Future for AcquireMutexes<K, T>

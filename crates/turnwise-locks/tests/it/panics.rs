@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use turnwise::{Clock, MonotonicClock, promise};
 use turnwise_locks::{
-    Keyed, Limits, Locks, Missed, OncePerTick, Run, RwLocks, Schedule, SlotPool, TickNumber,
+    Keyed, Limits, Locks, Missed, Mutexes, OncePerTick, Rate, RateLimits, Run, RwLocks, Schedule,
+    SlotPool, TickNumber,
 };
 
 use crate::common::must_end;
@@ -115,6 +116,13 @@ fn break_if(this: Broken) {
 
 /// One that is loud belongs to the call that panics.
 struct Key(u32, #[expect(dead_code, reason = "it is there to be dropped")] Option<Loud>);
+
+/// Its copies are silent.
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        Key(self.0, None)
+    }
+}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -260,12 +268,47 @@ fn a_lock_that_is_asked_for_drops_its_key_before_the_panic_of_that() {
                 BROKEN.set(None);
                 drop(held);
                 assert!(locks.is_empty());
-                let rw = RwLocks::<Key>::new();
+                let (rw, mutexes) = (RwLocks::<Key>::new(), Mutexes::<Key, u32>::new());
+                BROKEN.set(Some(Broken::Hash));
+                panics("a key", || drop(mutexes.lock(Key(1, Some(says.loud())))));
+                let both = [Key(2, None), Key(1, Some(says.loud()))];
+                panics("a key", || drop(mutexes.lock_all(both, HOUR)));
+                BROKEN.set(None);
                 BROKEN.set(Some(Broken::Hash));
                 panics("a key", || drop(rw.read(Key(1, Some(says.loud())))));
                 BROKEN.set(None);
             });
         }
+    });
+}
+
+#[test]
+fn a_rate_and_a_value_drop_their_key_before_a_panic() {
+    must_end(|| {
+        type Calls = fn(Key);
+        const CALLS: &[Call<Calls>] = &[
+            ("rate", |key| {
+                let limits = RateLimits::new(Rate::new(9, HOUR).unwrap());
+                limits.try_acquire(Key(1, None), 1).unwrap();
+                BROKEN.set(Some(Broken::Eq));
+                drop(limits.try_acquire(key, 1));
+            }),
+            ("make", |key| {
+                let mutexes = Mutexes::with(|_: &Key| -> u32 { quiet_panic("a key") });
+                drop(mutexes.lock(key).wait());
+            }),
+            ("make of several", |key| {
+                let mutexes = Mutexes::with(|key: &Key| match key.0 {
+                    0 => quiet_panic("a key"),
+                    number => number,
+                });
+                drop(mutexes.lock_all([Key(0, None), key], HOUR).wait());
+            }),
+        ];
+        check(CALLS, |call, says| {
+            panics("a key", || call(Key(1, Some(says.loud()))));
+            BROKEN.set(None);
+        });
     });
 }
 
