@@ -234,7 +234,7 @@ pub(crate) struct Registry<K, S> {
     pub(crate) listener: Option<Arc<Listener<K>>>,
     /// How many runs of a key may wait beside the one that runs.
     capacity: Option<u32>,
-    names: Option<Names<K, S>>,
+    named: Option<Named<K, S>>,
     pub(crate) estimates: Estimates,
     pub(crate) me: Weak<Self>,
 }
@@ -249,11 +249,8 @@ pub(crate) struct More<K> {
     pub(crate) capacity: Option<u32>,
 }
 
-/// The names of keys, which their mailboxes have.
-pub(crate) struct Names<K, S> {
-    pub(crate) name: Box<dyn Fn(&K) -> String + Send + Sync>,
-    pub(crate) spawner: Box<dyn Fn(String) -> Spawner<Slot<K, S>> + Send + Sync>,
-}
+/// A maker of mailboxes that have the names of their keys. Runs user code.
+pub(crate) type Named<K, S> = Box<dyn Fn(&K) -> Spawner<Slot<K, S>> + Send + Sync>;
 
 impl<K> More<K> {
     pub(crate) const NONE: Self =
@@ -407,7 +404,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         spawner: Option<Spawner<Slot<K, S>>>,
         clock: Option<Arc<dyn Clock>>,
         elsewhere: bool,
-        (more, names): (More<K>, Option<Names<K, S>>),
+        (more, named): (More<K>, Option<Named<K, S>>),
     ) -> Arc<Self> {
         let More { timers, keep_alive, listener, capacity } = more;
         let shard = |_| {
@@ -430,25 +427,24 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             keeper: keep_alive.filter(|time| !time.is_zero()).map(Keeper::new),
             listener,
             capacity,
-            names,
+            named,
             estimates: Estimates::default(),
             me: me.clone(),
         })
     }
 
-    /// A mailbox. Runs no user code.
-    fn spawn(&self, key: Option<Arc<K>>, name: Option<String>) -> Actor<Slot<K, S>> {
+    /// A mailbox, by its own spawner if it has a name. Runs no user code.
+    fn spawn(&self, key: Option<Arc<K>>, named: Option<Spawner<Slot<K, S>>>) -> Actor<Slot<K, S>> {
         let slot = Slot { key, state: None };
-        match (&self.names, name, &self.spawner) {
-            (Some(names), Some(name), _) => (names.spawner)(name).spawn(slot),
-            (_, _, Some(spawner)) => spawner.spawn(slot),
-            (_, _, None) => Actor::new(slot),
+        match named.as_ref().or(self.spawner.as_ref()) {
+            Some(spawner) => spawner.spawn(slot),
+            None => Actor::new(slot),
         }
     }
 
-    /// The name of a key, if they have names. Runs user code.
-    pub(crate) fn name(&self, key: &K) -> Option<String> {
-        self.names.as_ref().map(|names| (names.name)(key))
+    /// The maker of the mailbox of a key, if keys have names. Runs user code.
+    pub(crate) fn named(&self, key: &K) -> Option<Spawner<Slot<K, S>>> {
+        self.named.as_ref().map(|named| named(key))
     }
 
     /// The key's state, made if it is not there. Runs user code.
@@ -640,11 +636,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         why: NotStarted,
     ) -> Result<Found<K, S>, NotStarted> {
         let Sought { mut key, mut hash, mut keys, mut at } = self.enter(key)?;
-        let mut name = None;
-        if at.is_none() && self.names.is_some() {
+        let mut named = None;
+        if at.is_none() && self.named.is_some() {
             // The name is the user's: not under the lock.
             drop(keys);
-            (key, name) = owning(key, |key| self.name(key));
+            (key, named) = owning(key, |key| self.named(key));
             Sought { key, hash, keys, at } = self.enter(key)?;
         }
         if let Some(at) = at {
@@ -660,7 +656,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             return Ok(found);
         }
         let (held, beside) = self.held(key);
-        let actor = self.spawn(beside, name);
+        let actor = self.spawn(beside, named);
         let place = insert(&mut keys, hash, held, actor.clone(), kind);
         Ok((place, actor))
     }
@@ -679,9 +675,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Ok(Look::Idle((Place { hash, at }, keys.pin(at, Kind::Run).actor().clone())))
     }
 
-    /// A mailbox that is no key's yet, with this name: see [`publish`](Self::publish).
-    pub(crate) fn unpublished(&self, name: Option<String>) -> Actor<Slot<K, S>> {
-        self.spawn(None, name)
+    /// A mailbox that is no key's yet: see [`publish`](Self::publish).
+    pub(crate) fn unpublished(&self, named: Option<Spawner<Slot<K, S>>>) -> Actor<Slot<K, S>> {
+        self.spawn(None, named)
     }
 
     /// Makes a mailbox that of a key, pinned for a run, unless the key has one. Called inside a

@@ -21,7 +21,7 @@ pub use run::Run;
 
 use crate::limits::{Limits, Terms};
 use crate::overrun::{Listener, Overrun};
-use crate::registry::{Found, Guard, Kind, Look, Make, More, Names, Pin, Registry, Slot};
+use crate::registry::{Found, Guard, Kind, Look, Make, More, Named, Pin, Registry, Slot};
 use crate::user_code::{ignore, owning};
 use turn::{Ended, Job};
 
@@ -202,10 +202,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         F: FnOnce(&mut S) -> R + Send,
     {
         let registry = &*self.registry;
-        let ((key, f), name) = owning((key, f), |(key, _)| registry.name(key));
+        let ((key, f), named) = owning((key, f), |(key, _)| registry.named(key));
         // A mailbox that is no key's yet has nothing to wait for. Inside its turn it becomes the
         // key's, so this turn is the key's first, and none gets in between.
-        let actor = registry.unpublished(name);
+        let actor = registry.unpublished(named);
         let same = actor.clone();
         let enter = |taken: &mut Option<F>| {
             actor.with(move |slot| {
@@ -1133,11 +1133,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
             spawner.build().unwrap_or_else(|error| unreachable!("no limit is a good one: {error}"))
         };
         let unnamed = (elsewhere || clock.is_some()).then(|| spawner(None));
-        let names = names.map(|name| {
-            let spawner = Box::new(move |name| spawner(Some(name)));
-            Names { name, spawner }
-        });
-        Keyed { registry: Registry::with(make, unnamed, clock, elsewhere, (more, names)) }
+        let named =
+            names.map(|name| -> Named<K, S> { Box::new(move |key| spawner(Some(name(key)))) });
+        Keyed { registry: Registry::with(make, unnamed, clock, elsewhere, (more, named)) }
     }
 }
 
