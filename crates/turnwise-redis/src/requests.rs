@@ -1,7 +1,7 @@
 //! The requests of a client: those that wait in a queue, and those that hold.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -435,9 +435,11 @@ async fn keep(client: Weak<Client>, changed: Arc<Notify>) {
             requests.kept_at = Some(next);
         }
         over.iter().for_each(|tenure| tenure.lose());
-        let part = |hold: &(_, Renewal)| strong.store.part(&hold.1.key);
-        renewed.sort_by_key(part);
-        for holds in renewed.chunk_by(|a, b| part(a) == part(b)) {
+        let mut parts = BTreeMap::<u16, Vec<_>>::new();
+        for hold in renewed {
+            parts.entry(strong.store.part(&hold.1.key)).or_default().push(hold);
+        }
+        for holds in parts.values() {
             for holds in holds.chunks(AT_ONCE) {
                 strong.io.spawn(renew(strong.clone(), holds.to_vec()));
             }
