@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use support::board::{Add, Board};
 use support::until;
 use support::world::{World, contract};
 use turnwise::executor::DrainQueue;
@@ -18,23 +19,6 @@ use turnwise_redis::{
     ActorsBuilder, ActorsError, Drains, MemoryStore, MessageError, NameError, NoTime, Outcome,
     Remote, RemoteActor, Until,
 };
-
-/// The added numbers, in order.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Board {
-    added: Vec<u64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Add(u64);
-
-impl Handler<Add> for Board {
-    type Reply = usize;
-    fn handle(&mut self, Add(points): Add, _: &mut Context<'_, Self>) -> usize {
-        self.added.push(points);
-        self.added.len()
-    }
-}
 
 /// Fails this many times, counted over all attempts in this process.
 #[derive(Serialize, Deserialize)]

@@ -8,30 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use support::board::{Add, Board};
 use support::cluster::Cluster;
 use support::{Server, until};
-use turnwise::{Context, Handler};
 use turnwise_redis::{
     Actors, ConnectError, Majority, MajorityError, MessageError, Remote, RemoteBuilder, StoreError,
 };
-
-/// The added numbers, in order.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Board {
-    added: Vec<u64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Add(u64);
-
-impl Handler<Add> for Board {
-    type Reply = usize;
-    fn handle(&mut self, Add(points): Add, _: &mut Context<'_, Self>) -> usize {
-        self.added.push(points);
-        self.added.len()
-    }
-}
 
 fn builder() -> RemoteBuilder {
     Remote::builder().answer_within(Duration::from_millis(500))

@@ -8,6 +8,7 @@
     reason = "each test uses a part of it"
 )]
 
+pub mod board;
 pub mod cluster;
 pub mod faulty;
 pub mod proxy;
