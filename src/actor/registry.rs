@@ -24,6 +24,7 @@ use crate::cell::settings::Guard;
 use crate::sync::Mutex;
 use crate::thread::context::Local;
 use crate::thread::list::take_on_if_pending;
+use crate::thread::schedule::hand_over;
 use crate::time::{Clock, MonotonicClock};
 use crate::turn::deferred::{cut_stopped, give_back_here};
 use crate::wait_list::Waiters;
@@ -88,9 +89,17 @@ impl dyn Member {
         self.close();
     }
 
-    /// Cuts its turn, if that is suspended. Inside work of the crate's own: it ends elsewhere.
-    pub(super) fn cut(&self, local: &Local) {
-        cut_stopped(local, self.cell(), false);
+    /// Cuts its turn, if that is suspended. Inside work of the crate's own: it ends elsewhere,
+    /// unless `here` and it has no executor. Then it is left pending, for the caller to end.
+    pub(super) fn cut(&self, local: &Local, here: bool) -> Option<Ref> {
+        let owner = cut_stopped(self.cell())?;
+        if here && !self.has_executor() {
+            let cell = owner.leave_pending();
+            cell.header().call_for_help();
+            return Some(cell);
+        }
+        hand_over(local, owner);
+        None
     }
 
     /// Has what waits in it given back, if it was stopped and is not being run: in this call, if

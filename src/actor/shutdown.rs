@@ -15,7 +15,7 @@
 //! | with one that is gone     | given back here           | given back here      | in the fallback |
 //!
 //! All are closed, or stopped, before the first one ends here: its hooks may wait for another one
-//! to be closed. Those that are to end here are pending meanwhile, with no entry and no drain of
+//! to be closed. Those that were idle or suspended, and end here, are pending meanwhile, with no entry and no drain of
 //! theirs out: a thread that waits for one of them takes it over, and this one hands them over if a
 //! hook blocks it ([`crate::thread::ends`]).
 //!
@@ -124,7 +124,8 @@ pub(super) fn stop_all(shared: &Shared) {
             // All before the first end: a hook may wait for what another one waits for, or for
             // one whose turn is suspended.
             members.iter().for_each(|member| member.stop());
-            members.iter().for_each(|member| member.cut(local));
+            let cut = members.iter().rev().filter_map(|member| member.cut(local, here)).collect();
+            let _ends = Ends::new(cut);
             members.iter().for_each(|member| member.give_back(local, here));
         });
         settle(local);
@@ -296,11 +297,8 @@ impl Course {
                 }
             }
             // All before the first end, which may wait for one whose turn is suspended.
-            for number in &left {
-                if let Some(member) = self.shared.member(*number) {
-                    member.cut(local);
-                }
-            }
+            let cut = |number: &u64| self.shared.member(*number)?.cut(local, here);
+            let _ends = Ends::new(left.iter().rev().filter_map(cut).collect());
             for number in left {
                 if let Some(member) = self.shared.member(number) {
                     member.give_back(local, here);

@@ -10,7 +10,7 @@ use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
 use crate::send::push::{By, discharge};
 use crate::thread::context::{Depth, Leaves, Local, with_local};
 use crate::thread::list::hand_off;
-use crate::turn::deferred::{cut_stopped, drain};
+use crate::turn::deferred::{cut_elsewhere, cut_here, drain};
 use crate::turn::run_list::settle;
 
 impl<S> Strong<S> {
@@ -114,7 +114,7 @@ fn refuse(local: &Local, header: &Header, flag: u64) {
 /// Cuts the turn that waits of an actor that was stopped.
 pub(crate) fn wake_stopped(cell: &Ref) {
     with_local(|local| {
-        cut_stopped(local, cell, true);
+        cut_here(local, cell);
         settle(local);
     });
 }
@@ -122,7 +122,7 @@ pub(crate) fn wake_stopped(cell: &Ref) {
 /// Stops an actor whose turn waits, or runs, by one that borrows from that turn.
 pub(crate) fn stop_in_turn(cell: &Ref) {
     cell.header().stop(StopCause::Requested);
-    with_local(|local| cut_stopped(local, cell, false));
+    with_local(|local| cut_elsewhere(local, cell));
 }
 
 impl<S> Strong<S> {

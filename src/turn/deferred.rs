@@ -163,21 +163,33 @@ fn dropped_unrun(drain: &mut Drain) {
     });
 }
 
-/// Cuts the turn of an actor that was stopped: what waits is given back here, if it may run here.
-pub(crate) fn cut_stopped(local: &Local, cell: &Ref, here: bool) {
+/// Cuts the turn of an actor that was stopped, if that is suspended. The mailbox is the caller's:
+/// what waits in it is to be given back.
+#[must_use = "the mailbox has to be drained, or left to others"]
+pub(crate) fn cut_stopped(cell: &Ref) -> Option<Owner> {
     let header = cell.header();
     debug_assert!(header.has(STOP));
     if !header.has(AWAITS) {
-        return;
+        return None;
     }
     // W3: the lock is in an allocation that is there on both sides.
     let keeper = header.ext_made().turn.lock().clone();
-    let Some(woken) = keeper.and_then(|keeper| keeper.cut()) else { return };
-    let owner = woken.get_up();
-    if here && !local.in_turn() && !header.has_executor() {
-        drain(local, owner);
-    } else {
+    Some(keeper?.cut()?.get_up())
+}
+
+/// [`cut_stopped`] by a thread that leaves what waits to others.
+pub(crate) fn cut_elsewhere(local: &Local, cell: &Ref) {
+    if let Some(owner) = cut_stopped(cell) {
         hand_over(local, owner);
+    }
+}
+
+/// [`cut_stopped`] by a thread that gives back what waits, if it may run here.
+pub(crate) fn cut_here(local: &Local, cell: &Ref) {
+    match cut_stopped(cell) {
+        Some(owner) if !local.in_turn() && !owner.header().has_executor() => drain(local, owner),
+        Some(owner) => hand_over(local, owner),
+        None => {}
     }
 }
 
@@ -195,5 +207,5 @@ fn drops_enrolled(local: &Local, cell: &Ref) {
         }
         header.refuse_waiters();
     }
-    cut_stopped(local, cell, false);
+    cut_elsewhere(local, cell);
 }

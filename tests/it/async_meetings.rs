@@ -322,6 +322,79 @@ fn a_system_that_is_shut_down_cuts_a_turn_when_the_time_is_over() {
     });
 }
 
+/// Reports the thread that drops it, and lets others go on meanwhile.
+struct DroppedOn(Arc<Mutex<Vec<thread::ThreadId>>>);
+
+impl Drop for DroppedOn {
+    fn drop(&mut self) {
+        thread::yield_now();
+        self.0.lock().unwrap().push(thread::current().id());
+    }
+}
+
+#[test]
+fn a_shutdown_without_time_ends_what_it_cuts_on_its_own_thread() {
+    const ACTORS: usize = 50;
+    must_end(|| {
+        for explicit in [true, false] {
+            let system = System::new();
+            let threads = Arc::new(Mutex::new(Vec::new()));
+            let suspended = |_| {
+                let log = system.actor(Log::new()).unwrap();
+                let dropped = DroppedOn(threads.clone());
+                let (go, gone) = promise::<()>();
+                drop(log.run(async move |_| {
+                    let _dropped = dropped;
+                    let _ = gone.await;
+                }));
+                log.send(|_: &mut Log| unreachable!("it is given back")).unwrap();
+                (log, go)
+            };
+            let all: Vec<_> = (0..ACTORS).map(suspended).collect();
+            if explicit {
+                let report = system.shutdown(Limit::Immediate).unwrap();
+                assert_eq!((report.stopped, report.running.len()), (ACTORS, 0));
+            } else {
+                drop(system);
+            }
+            assert_eq!(*threads.lock().unwrap(), [thread::current().id(); ACTORS]);
+            assert!(all.iter().all(|(log, _)| log.ended().within(Limit::Immediate) == Ok(true)));
+        }
+    });
+}
+
+#[test]
+fn a_turn_that_is_cut_may_wait_as_it_drops_for_others_that_are() {
+    /// Waits for the end of another actor.
+    struct WaitsFor(Actor<Log>);
+
+    impl Drop for WaitsFor {
+        fn drop(&mut self) {
+            assert_eq!(self.0.ended().wait(), Ok(()));
+        }
+    }
+
+    must_end(|| {
+        let system = System::new();
+        let (first, second) =
+            (system.actor(Log::new()).unwrap(), system.actor(Log::new()).unwrap());
+        let drops = WaitsFor(second.clone());
+        let (_go, gone) = promise::<()>();
+        drop(first.run(async move |_| {
+            let _drops = drops;
+            let _ = gone.await;
+        }));
+        let (_turn, _go) = waits(&second);
+        let helper = thread::spawn({
+            let second = second.clone();
+            move || second.ended().wait()
+        });
+        let report = system.shutdown(Limit::Immediate).unwrap();
+        assert_eq!(report.stopped, 2, "{report}");
+        assert_eq!(helper.join().unwrap(), Ok(()));
+    });
+}
+
 #[test]
 fn a_system_that_is_shut_down_in_a_future_waits_for_a_turn() {
     let system = System::new();
