@@ -12,9 +12,12 @@ api() {
     cargo test --locked --test sources public_api
 }
 
-# A dry run: each package has its licenses, and builds from its own files.
+# A dry run: each package has its licenses, and builds from its own files. What they depend on is
+# fetched first, so that no build depends on a connection.
 publish() {
     local package file files published=()
+    export CARGO_NET_RETRY=10
+    cargo fetch --locked
     for package in turnwise turnwise-locks turnwise-redis turnwise-top; do
         published+=(-p "$package")
         files=$(cargo package --locked --allow-dirty --list -p "$package")
@@ -25,7 +28,8 @@ publish() {
             fi
         done
     done
-    cargo publish --locked --allow-dirty --dry-run "${published[@]}"
+    cargo package --locked --offline --allow-dirty "${published[@]}"
+    cargo publish --locked --allow-dirty --dry-run --no-verify "${published[@]}"
 }
 
 parts "api publish" "$@"
