@@ -15,9 +15,9 @@
 //! | with one that is gone     | given back here           | given back here      | in the fallback |
 //!
 //! All are closed, or stopped, before the first one ends here: its hooks may wait for another one
-//! to be closed. Those that were idle or suspended, and end here, are pending meanwhile, with no entry and no drain of
-//! theirs out: a thread that waits for one of them takes it over, and this one hands them over if a
-//! hook blocks it ([`crate::thread::ends`]).
+//! to be closed. Those that were idle or suspended, and end here, are pending meanwhile, with no
+//! entry and no drain of theirs out: a thread that waits for one of them takes it over, and this
+//! one hands them over if a hook blocks it ([`crate::thread::ends`]).
 //!
 //! A limit of zero is one attempt, in which all that may end here does. With any other limit the
 //! clock is looked at after each end that ran here. What hooks that run here send is not run here.
