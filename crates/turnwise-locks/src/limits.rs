@@ -49,10 +49,13 @@ impl Limits {
     }
 
     /// With a lease: a closure that takes longer is reported, an async one is cut at its await, a
-    /// lock that is held longer is taken away. A lease of zero is an error of the call
-    /// ([`NotStarted::LeaseZero`](crate::NotStarted::LeaseZero),
-    /// [`LockError::LeaseZero`](crate::LockError::LeaseZero)).
+    /// lock that is held longer is taken away.
+    ///
+    /// # Panics
+    /// If the lease is zero: it would be over before it begins.
+    #[track_caller]
     pub fn lease(self, lease: Duration) -> Self {
+        assert!(!lease.is_zero(), "a lease needs some time");
         Limits { lease: Some(lease), ..self }
     }
 
@@ -112,10 +115,6 @@ impl Limits {
     /// True if it may be refused early.
     pub(crate) fn is_early(self) -> bool {
         self.early && self.wait != Limit::Unlimited
-    }
-
-    pub(crate) fn has_lease_of_zero(self) -> bool {
-        self.lease.is_some_and(|lease| lease.is_zero())
     }
 
     /// True if nothing but the wait is limited, and estimates do not matter.

@@ -15,17 +15,7 @@ use turnwise::time::{Timer, Timers};
 
 use crate::user_code::ignore;
 
-/// A closure takes longer than its lease (`KeyedBuilder::on_overrun`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Overrun {
-    /// The lease that is over.
-    pub lease: Duration,
-    /// True if the closure had ended when this was noticed.
-    pub ended: bool,
-}
-
-type Tell<K> = dyn Fn(&K, Overrun) + Send + Sync;
+type Tell<K> = dyn Fn(&K, Duration) + Send + Sync;
 
 pub(crate) struct Listener<K> {
     tell: Box<Tell<K>>,
@@ -34,15 +24,15 @@ pub(crate) struct Listener<K> {
 }
 
 impl<K: Send + Sync + 'static> Listener<K> {
-    pub(crate) fn new(tell: impl Fn(&K, Overrun) + Send + Sync + 'static) -> Arc<Self> {
+    pub(crate) fn new(tell: impl Fn(&K, Duration) + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Listener { tell: Box::new(tell), actor: Actor::new(()) })
     }
 
-    fn post(self: Arc<Self>, keys: Vec<Arc<K>>, overrun: Overrun) {
+    fn post(self: Arc<Self>, keys: Vec<Arc<K>>, lease: Duration) {
         let actor = self.actor.clone();
         let told = move |(): &mut ()| {
             for key in keys {
-                ignore(|| (self.tell)(&key, overrun));
+                ignore(|| (self.tell)(&key, lease));
                 ignore(|| drop(key));
             }
             ignore(|| drop(self));
@@ -60,9 +50,9 @@ impl<K: Send + Sync + 'static> Listener<K> {
     ) -> Watch<K> {
         let (listener, theirs) = (self.clone(), keys.clone());
         // Beyond what the clock can show: it is never over.
-        let timer = begun.checked_add(lease).map(|due| {
-            timers.at(due, move || listener.post(theirs, Overrun { lease, ended: false }))
-        });
+        let timer = begun
+            .checked_add(lease)
+            .map(|due| timers.at(due, move || listener.post(theirs, lease)));
         Watch { listener: self.clone(), timer, lease, keys }
     }
 }
@@ -87,7 +77,7 @@ impl<K: Send + Sync + 'static> Watch<K> {
         let Watch { listener, timer, lease, keys } = self;
         let untold = timer.is_some_and(|timer| timer.cancel());
         if untold && overran {
-            listener.post(keys, Overrun { lease, ended: true });
+            listener.post(keys, lease);
         }
     }
 }

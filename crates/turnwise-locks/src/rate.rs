@@ -1,10 +1,10 @@
-//! Rates by key.
+//! Rates by key: [`RateLimits`].
 //!
-//! Of each key that was used lately, a map has the time at which all its permits are there again. A
-//! request moves that on by what it takes, and may go as soon as no more than a burst is missing.
-//! So requests go in the order of the calls, and none is woken in vain.
-//!
-//! This is the generic cell rate algorithm (ATM Forum, Traffic Management 4.0, 1996; ITU-T I.371).
+//! Requests go in the order of the calls, and none is woken in vain. This is the generic cell rate
+//! algorithm (ATM Forum, Traffic Management 4.0, 1996; ITU-T I.371).
+
+// Of each key that was used lately, a map has the time at which all its permits are there again. A
+// request moves that on by what it takes, and may go as soon as no more than a burst is missing.
 
 use std::borrow::Borrow;
 use std::error::Error;
@@ -28,11 +28,11 @@ use crate::user_code::{ignore, owning};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_locks::Rate;
+/// use turnwise_locks::rate::Rate;
 ///
 /// let ten_a_second = Rate::new(10, Duration::from_secs(1))?; // and ten at once
 /// let smooth = ten_a_second.burst(1)?; // one each 100 ms
-/// # Ok::<(), turnwise_locks::RateError>(())
+/// # Ok::<(), turnwise_locks::rate::RateError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -109,7 +109,7 @@ fn nanos(nanos: u128) -> Duration {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_locks::{Rate, RateError, RateLimits};
+/// use turnwise_locks::rate::{Rate, RateError, RateLimits};
 ///
 /// let calls = RateLimits::new(Rate::new(2, Duration::from_secs(60))?); // of each tenant
 /// calls.try_acquire("ada", 1)?;
@@ -188,7 +188,7 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// use std::time::Duration;
     /// use turnwise::VirtualClock;
     /// use turnwise::time::Timers;
-    /// use turnwise_locks::{Rate, RateLimits};
+    /// use turnwise_locks::rate::{Rate, RateLimits};
     ///
     /// let clock = VirtualClock::new();
     /// let rate = Rate::new(1, Duration::from_secs(60))?;
@@ -196,7 +196,7 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// mails.try_acquire("ada@example.org", 1)?;
     /// clock.advance(Duration::from_secs(60));
     /// mails.try_acquire("ada@example.org", 1)?;
-    /// # Ok::<(), turnwise_locks::RateError>(())
+    /// # Ok::<(), turnwise_locks::rate::RateError>(())
     /// ```
     pub fn with_timers(rate: Rate, timers: Timers) -> Self {
         Self::over(rate, timers, false)
@@ -224,13 +224,13 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Rate, RateLimits};
+    /// use turnwise_locks::rate::{Rate, RateLimits};
     ///
     /// let calls = RateLimits::new(Rate::new(1_000, Duration::from_secs(1))?.burst(1)?);
     /// for _ in 0..3 {
     ///     calls.acquire("ada").wait()?; // or `.await`: one each millisecond
     /// }
-    /// # Ok::<(), turnwise_locks::RateError>(())
+    /// # Ok::<(), turnwise_locks::rate::RateError>(())
     /// ```
     pub fn acquire(&self, key: K) -> AcquireRate<K> {
         self.acquire_within(key, 1, Limit::Unlimited)

@@ -30,10 +30,9 @@ use std::{process, thread};
 use common::{Wakes, poll};
 use turnwise::time::Timers;
 use turnwise::{Clock, MonotonicClock, ThreadPool, VirtualClock};
-use turnwise_locks::{
-    AcquireSlot, Admission, Admitted, Apply, CommitError, Fault, Ledger, Limits, Loaded,
-    OncePerTick, Refused, Schedule, Slot, SlotId, SlotPool, SlotRun, TickNumber,
-};
+use turnwise_locks::admission::{Admission, Admitted, Apply, CommitError, Fault, Ledger, Refused};
+use turnwise_locks::ticks::{OncePerTick, Schedule, TickNumber};
+use turnwise_locks::{AcquireSlot, Limits, Slot, SlotId, SlotPool, SlotRun};
 
 const SLOTS: usize = 3;
 const SEATS: u64 = 30;
@@ -221,7 +220,7 @@ impl Ledger<u32> for Book {
     type Row = u64;
     type Error = Trouble;
 
-    fn load(&mut self) -> Result<Loaded<u32>, Trouble> {
+    fn load(&mut self) -> Result<Vec<(u32, u64)>, Trouble> {
         if self.fails() {
             return Err(Trouble);
         }
@@ -340,7 +339,7 @@ fn build(seed: u64) -> Arc<World> {
     }
     let wall = clock.clone();
     let now = move || wall.as_ref().map_or_else(|| MonotonicClock.now(), Clock::now);
-    let schedule = Schedule::every(Duration::from_micros(200)).expect("it is not zero");
+    let schedule = Schedule::every(Duration::from_micros(200));
     let world = Arc::new(World {
         pool: pool.build().expect("it can be built"),
         raffle: raffle.open().expect("it can be read"),

@@ -18,9 +18,11 @@ use crate::business::Handles;
 use crate::client::Owned;
 use crate::lock::Wanted;
 use crate::name;
-use crate::refused::{AdmissionError, LONGEST_ROW, MOST_PLACES, Refused};
+use crate::refused::{LONGEST_ROW, MOST_PLACES};
 use crate::step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen};
 use crate::time::{Moment, after};
+
+pub use crate::refused::{AdmissionError, Refused};
 
 /// The maximum number of rows of a page.
 const PAGE: u32 = 1000;
@@ -44,7 +46,8 @@ const PAGE: u32 = 1000;
 ///
 /// # Examples
 /// ```
-/// use turnwise_redis::{Refused, Remote};
+/// use turnwise_redis::admission::Refused;
+/// use turnwise_redis::Remote;
 ///
 /// let raffle = Remote::in_memory().admission("raffle 633", 2)?;
 /// assert_eq!(raffle.admit("ada", "a@example.org").wait()?.place, 1);
@@ -131,7 +134,8 @@ impl Admission {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_redis::{Refused, Remote};
+    /// use turnwise_redis::admission::Refused;
+    /// use turnwise_redis::Remote;
     ///
     /// let raffle = Remote::in_memory().admission("raffle", 1)?;
     /// let reserved = raffle.reserve("ada").wait()?;
@@ -163,13 +167,14 @@ impl Admission {
     }
 
     /// Admits an applicant whose row has nothing but its name, with a limit on the wait, as the
-    /// in-process [`Admission::apply`](turnwise_locks::Admission::apply) does:
+    /// in-process [`Admission::apply`](turnwise_locks::admission::Admission::apply) does:
     /// [`admit_within`](Self::admit_within) with an empty row.
     ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_redis::{Refused, Remote};
+    /// use turnwise_redis::admission::Refused;
+    /// use turnwise_redis::Remote;
     ///
     /// let raffle = Remote::in_memory().admission("raffle", 1)?;
     /// assert_eq!(raffle.apply("ada", Duration::from_secs(5)).wait()?.place, 1);

@@ -453,7 +453,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Acquire<T, E> {
     /// Waits for the answer, until the deadline set by the call that made the request. May block.
     ///
     /// # Errors
-    /// See [`LockError`]: nothing is held. Of an admission, [`Refused`](crate::Refused).
+    /// See [`LockError`]: nothing is held. Of an admission, [`Refused`](crate::admission::Refused).
     pub fn wait(mut self) -> Result<T, E> {
         let answer = self.attempt.wait(Limit::Unlimited);
         self.hand(answer.unwrap_or_else(|| Err(AskError::Taken.into())))

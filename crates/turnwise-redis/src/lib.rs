@@ -3,7 +3,7 @@
 #![deny(missing_docs)]
 
 mod actors;
-mod admission;
+pub mod admission;
 mod admission_record;
 mod applications;
 mod attempt;
@@ -33,7 +33,7 @@ pub mod step;
 mod store;
 mod tables;
 mod tenure;
-mod tick;
+pub mod ticks;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
@@ -42,7 +42,6 @@ pub use actors::{
     ActorInfo, Actors, ActorsBuilder, ActorsError, Ask, Asked, DeadLetter, Drained, Drains,
     Fallible, MessageError, NoTime, Outcome, RemoteActor, Successor, Tell, Until, Workers,
 };
-pub use admission::{Admission, AdmissionInfo, Admitted, Reservation, Row};
 pub use attempt::{Acquire, Release};
 pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError, Votes};
 #[cfg(feature = "sqlite")]
@@ -51,16 +50,12 @@ pub use lock::{Guard, LockInfo, Locks};
 pub use majority::{Majority, MajorityBuilder, MajorityError, MajorityGuard};
 pub use memory::MemoryStore;
 pub use name::NameError;
-pub use refused::{AdmissionError, Refused};
 pub use remote::{Remote, RemoteBuilder};
 pub use server::RedisStore;
 pub use slot_pool::{RunSlotError, Slot, SlotError, SlotPool, SlotPoolBuilder};
 pub use slots::{Slots, SlotsError, SlotsInfo};
 pub use store::{Called, Life, NoticeSink, Store};
 pub use tenure::Lost;
-pub use tick::{Attendance, Job, JobError, JobRun, NotMine, OncePerTick, Ticks};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
-pub use turnwise_locks::{
-    Fence, Fenced, FencedError, Limits, Owner, Schedule, SlotId, StepZero, TickNumber,
-};
+pub use turnwise_locks::{Fence, Fenced, FencedError, Limits, Owner, SlotId};

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use turnwise_locks::{Fence, Schedule, StepZero};
+use turnwise_locks::Fence;
+use turnwise_locks::ticks::Schedule;
 
 use crate::actors::ActorsBuilder;
 use crate::admission::Admission;
@@ -23,7 +24,7 @@ use crate::slot_pool::SlotPoolBuilder;
 use crate::slots::{Slots, SlotsError};
 use crate::step::{Op, Step};
 use crate::store::Store;
-use crate::tick::{OncePerTick, Ticks};
+use crate::ticks::{JobError, OncePerTick, Ticks};
 use crate::time::SHORTEST;
 
 /// A client of a store, which creates locks, slots, admissions, actors and ticks. Clones share the
@@ -183,9 +184,9 @@ impl Remote {
     /// is sent.
     ///
     /// # Errors
-    /// [`StepZero`](turnwise_locks::StepZero) for a schedule whose ticks are shorter than a
-    /// microsecond, or [of one's own](turnwise_locks::Schedule::from_fn): the store counts periods.
-    pub fn once_per_tick(&self, schedule: Schedule) -> Result<OncePerTick, StepZero> {
+    /// [`JobError::Step`] for a schedule whose ticks are shorter than a microsecond,
+    /// [`JobError::OwnSchedule`] for one that was made by [`Schedule::from_fn`].
+    pub fn once_per_tick(&self, schedule: Schedule) -> Result<OncePerTick, JobError> {
         OncePerTick::new(self.ticks(), schedule)
     }
 }

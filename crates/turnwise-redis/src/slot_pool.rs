@@ -52,8 +52,6 @@ pub struct SlotPool<T = (), E = Infallible> {
 pub struct SlotPoolBuilder<T = (), E = Infallible> {
     slots: Result<Slots, SlotsError>,
     hooks: Hooks<T, E>,
-    /// A clean-up was given before the types were known.
-    late: bool,
 }
 
 struct Hooks<T, E> {
@@ -124,18 +122,22 @@ type Left = Option<(Guard, bool)>;
 impl SlotPoolBuilder {
     pub(crate) fn new(slots: Result<Slots, SlotsError>) -> Self {
         let hooks = Hooks { set_up: Box::new(|_| Ok(())), clean_up: None };
-        SlotPoolBuilder { slots, hooks, late: false }
+        SlotPoolBuilder { slots, hooks }
     }
 
     /// Makes a place ready for each use, and the value that its job has. Its types are those of the
-    /// pool: it comes before [`clean_up`](Self::clean_up).
+    /// pool.
+    ///
+    /// # Panics
+    /// If it comes after [`clean_up`](Self::clean_up).
+    #[track_caller]
     pub fn set_up<T, E>(
         self,
         set_up: impl Fn(SlotId) -> Result<T, E> + Send + Sync + 'static,
     ) -> SlotPoolBuilder<T, E> {
-        let late = self.late || self.hooks.clean_up.is_some();
+        assert!(self.hooks.clean_up.is_none(), "`set_up` comes before `clean_up`");
         let hooks = Hooks { set_up: Box::new(set_up), clean_up: None };
-        SlotPoolBuilder { slots: self.slots, hooks, late }
+        SlotPoolBuilder { slots: self.slots, hooks }
     }
 }
 
@@ -156,9 +158,6 @@ impl<T, E> SlotPoolBuilder<T, E> {
     /// # Errors
     /// [`SlotsError`].
     pub fn build(self) -> Result<SlotPool<T, E>, SlotsError> {
-        if self.late {
-            return Err(SlotsError::SetUpLate);
-        }
         Ok(SlotPool { slots: self.slots?, hooks: Arc::new(self.hooks) })
     }
 }

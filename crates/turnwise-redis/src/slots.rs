@@ -30,9 +30,6 @@ pub enum SlotsError {
         /// The number that was requested.
         places: u32,
     },
-    /// [`set_up`](crate::SlotPoolBuilder::set_up) has to come first: it decides of which type the
-    /// clean-up is.
-    SetUpLate,
 }
 
 impl fmt::Display for SlotsError {
@@ -43,7 +40,6 @@ impl fmt::Display for SlotsError {
             SlotsError::TooMany { places } => {
                 write!(f, "{places} places exceed the limit of {MOST}")
             }
-            SlotsError::SetUpLate => f.write_str("`set_up` has to come before `clean_up`"),
         }
     }
 }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use support::world::{World, builder, contract};
 use support::{Server, until};
+use turnwise_redis::admission::{Admission, AdmissionError, AdmissionInfo, Refused, Row};
 use turnwise_redis::step::{AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Op, Step};
 use turnwise_redis::{
-    Admission, AdmissionError, AdmissionInfo, Called, Effect, Limits, MemoryStore, NameError,
-    NoticeSink, Refusal, Refused, Remote, Row, Store, StoreError,
+    Called, Effect, Limits, MemoryStore, NameError, NoticeSink, Refusal, Remote, Store, StoreError,
 };
 
 fn info(admission: &Admission) -> AdmissionInfo {

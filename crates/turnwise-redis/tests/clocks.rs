@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use turnwise::VirtualClock;
-use turnwise_redis::{Attendance, Limits, MemoryStore, Remote};
+use turnwise_redis::ticks::Attendance;
+use turnwise_redis::{Limits, MemoryStore, Remote};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const EARLY: Duration = Duration::from_millis(80);

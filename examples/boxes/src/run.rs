@@ -17,9 +17,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use turnwise_locks::{
-    AcquireSlot, CleanUpError, FinishError, Limits, LockError, Slot, SlotError, SlotId, SlotPool,
-};
+use turnwise_locks::{AcquireSlot, Limits, LockError, Slot, SlotError, SlotId, SlotPool};
 
 use crate::Problem;
 use crate::job::Job;
@@ -239,8 +237,8 @@ fn inside(job: &Job, slot: Slot<PathBuf, io::Error>, seats: &Seats, place: &Plac
     let stopped = seats.stopping.load(Ordering::SeqCst);
     match (slot.finish(), ran) {
         // Whatever its status is, it has taken too long.
-        (Err(FinishError::Lost), _) => Outcome::Killed,
-        (Err(FinishError::CleanUp(CleanUpError::Panicked(text))), _) => Outcome::Failed(text),
+        (Err(SlotError::Lost), _) => Outcome::Killed,
+        (Err(SlotError::CleanUpPanicked(text)), _) => Outcome::Failed(text),
         (_, Ok(None)) => Outcome::NotStarted,
         (_, Ok(Some(status))) if status.success() => Outcome::Done,
         (_, Ok(Some(status))) if stopped && status.signal() == Some(9) => Outcome::Killed,

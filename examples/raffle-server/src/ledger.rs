@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use turnwise_locks::{CommitError, Ledger, Loaded};
+use turnwise_locks::admission::{CommitError, Ledger};
 
 use crate::metrics::Metrics;
 
@@ -234,7 +234,7 @@ impl Ledger<Who> for Sqlite {
     type Row = ();
     type Error = LedgerError;
 
-    fn load(&mut self) -> Result<Loaded<Who>, LedgerError> {
+    fn load(&mut self) -> Result<Vec<(Who, u64)>, LedgerError> {
         Ok(self.entrants()?.into_iter().collect())
     }
 

@@ -24,7 +24,8 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use turnwise::ThreadPool;
-use turnwise_locks::{Admission, Limits, Refused};
+use turnwise_locks::Limits;
+use turnwise_locks::admission::{Admission, Refused};
 
 use crate::ledger::{Alone, LedgerError, Sharing, Sqlite, Who};
 use crate::metrics::Metrics;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::super::admission::{Admission, Admitted, Apply, CommitError, Ledger, Loaded, Refused};
+use super::super::admission::{Admission, Admitted, Apply, CommitError, Ledger, Refused};
 use super::super::limits::Limits;
 use super::super::time::Timers;
 use super::clock::{LIMIT, Steps};
@@ -28,7 +28,7 @@ impl Ledger<u32> for Book {
     type Row = ();
     type Error = &'static str;
 
-    fn load(&mut self) -> Result<Loaded<u32>, &'static str> {
+    fn load(&mut self) -> Result<Vec<(u32, u64)>, &'static str> {
         Ok(self.disk.lock().expect("no panics").rows.iter().copied().collect())
     }
 

@@ -20,7 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use turnwise_locks::{Admission, CommitError, Ledger, Limits, Loaded};
+use turnwise_locks::Limits;
+use turnwise_locks::admission::{Admission, CommitError, Ledger};
 
 use race::{Contestant, Line, Work, lines, race, race_all};
 
@@ -114,8 +115,8 @@ impl Ledger<u64> for Book {
     type Row = ();
     type Error = Infallible;
 
-    fn load(&mut self) -> Result<Loaded<u64>, Infallible> {
-        Ok(Loaded::EMPTY)
+    fn load(&mut self) -> Result<Vec<(u64, u64)>, Infallible> {
+        Ok(Vec::new())
     }
 
     fn begin(&mut self) -> Result<(), Infallible> {

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use turnwise_locks::{Admission, CommitError, Ledger, Limits, Loaded, Refused};
+use turnwise_locks::Limits;
+use turnwise_locks::admission::{Admission, CommitError, Ledger, Refused};
 
 use crate::options::Options;
 
@@ -74,7 +75,7 @@ impl Ledger<u64> for Book {
     type Row = ();
     type Error = Unwritten;
 
-    fn load(&mut self) -> Result<Loaded<u64>, Unwritten> {
+    fn load(&mut self) -> Result<Vec<(u64, u64)>, Unwritten> {
         Ok(self.rows.lock().iter().copied().collect())
     }
 

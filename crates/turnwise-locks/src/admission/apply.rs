@@ -69,7 +69,7 @@ impl<T> Drop for Awaited<T> {
     }
 }
 
-/// An application for a place ([`Admission::apply`](crate::Admission::apply)): a `Future` on any
+/// An application for a place ([`Admission::apply`](crate::admission::Admission::apply)): a `Future` on any
 /// runtime, or something to [wait](Self::wait) for.
 ///
 /// Its place in the queue was taken by the call that made it, and is kept whether anybody polls
@@ -147,7 +147,8 @@ where
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{Admission, InMemory, Limits, Refused};
+    /// use turnwise_locks::admission::{Admission, InMemory, Refused};
+    /// use turnwise_locks::Limits;
     ///
     /// let raffle = Admission::open(InMemory, 1)?;
     /// assert_eq!(raffle.apply("ada", Limits::NONE).wait()?.place, 1);
@@ -169,7 +170,8 @@ where
     /// ```
     /// use std::time::Duration;
     /// use turnwise::executor::DrainQueue;
-    /// use turnwise_locks::{Admission, InMemory, Limits};
+    /// use turnwise_locks::admission::{Admission, InMemory};
+    /// use turnwise_locks::Limits;
     ///
     /// let queue = DrainQueue::new(); // not run yet
     /// let raffle = Admission::builder(InMemory, 1).executor(queue.handle()).open()?;

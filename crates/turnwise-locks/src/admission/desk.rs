@@ -42,7 +42,7 @@ use turnwise::{Context, Handler, Promise};
 
 use super::apply::Told;
 use super::error::{Fault, LimitError, Refused};
-use super::ledger::{CommitError, Ledger, Loaded};
+use super::ledger::{CommitError, Ledger};
 use super::seats::Seats;
 use super::{Admitted, Board};
 use crate::limits::Wait;
@@ -469,7 +469,7 @@ where
 
     /// Asks the ledger who is in. No pass is open.
     fn load(&mut self) -> Result<(), Fault<L::Error>> {
-        let Loaded { entries } = attempt(|| self.ledger.load())?;
+        let entries = attempt(|| self.ledger.load())?;
         let count = entries.len() as u64;
         let next = entries.iter().map(|(_, place)| place.saturating_add(1)).max().unwrap_or(1);
         let fill = || {

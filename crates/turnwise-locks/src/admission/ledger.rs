@@ -16,7 +16,7 @@ use std::fmt;
 ///
 /// The caller's own unit of work. All calls come from turns of the admission: one at a time, and
 /// never two at once, but not always from the same thread. They may block; give the admission an
-/// [executor](crate::AdmissionBuilder::executor) then. A panic is caught, and treated like an
+/// [executor](crate::admission::AdmissionBuilder::executor) then. A panic is caught, and treated like an
 /// error of the same call.
 ///
 /// An application that was rolled back with others, because one of them panicked, is entered again
@@ -25,7 +25,8 @@ use std::fmt;
 /// # Examples
 /// ```
 /// use std::collections::BTreeMap;
-/// use turnwise_locks::{Admission, CommitError, Ledger, Limits, Loaded};
+/// use turnwise_locks::admission::{Admission, CommitError, Ledger};
+/// use turnwise_locks::Limits;
 ///
 /// #[derive(Default)]
 /// struct Book { written: BTreeMap<u64, String>, open: Vec<(u64, String)> }
@@ -33,7 +34,7 @@ use std::fmt;
 /// impl Ledger<String> for Book {
 ///     type Row = usize; // letters of the name
 ///     type Error = String;
-///     fn load(&mut self) -> Result<Loaded<String>, String> {
+///     fn load(&mut self) -> Result<Vec<(String, u64)>, String> {
 ///         Ok(self.written.iter().map(|(place, name)| (name.clone(), *place)).collect())
 ///     }
 ///     fn begin(&mut self) -> Result<(), String> {
@@ -74,7 +75,7 @@ pub trait Ledger<Id>: Send + 'static {
     ///
     /// # Errors
     /// Nothing is known. None is let in before a `load` has succeeded.
-    fn load(&mut self) -> Result<Loaded<Id>, Self::Error>;
+    fn load(&mut self) -> Result<Vec<(Id, u64)>, Self::Error>;
 
     /// A unit of work begins. Called when the first applicant of a pass is to be entered: a pass
     /// that only refuses costs none.
@@ -127,51 +128,12 @@ impl<E: fmt::Display> fmt::Display for CommitError<E> {
 
 impl<E: fmt::Debug + fmt::Display> Error for CommitError<E> {}
 
-/// Those who are in, and their places: collected from pairs.
-///
-/// # Examples
-/// ```
-/// use turnwise_locks::Loaded;
-///
-/// let loaded: Loaded<&str> = [("ada", 1), ("grace", 2)].into_iter().collect();
-/// assert_eq!(loaded.len(), 2);
-/// ```
-pub struct Loaded<Id> {
-    pub(super) entries: Vec<(Id, u64)>,
-}
-
-impl<Id> Loaded<Id> {
-    /// An admission with none in.
-    pub const EMPTY: Loaded<Id> = Loaded { entries: Vec::new() };
-
-    /// How many are in.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// True if none is in.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-}
-
-impl<Id> FromIterator<(Id, u64)> for Loaded<Id> {
-    fn from_iter<I: IntoIterator<Item = (Id, u64)>>(entries: I) -> Self {
-        Loaded { entries: entries.into_iter().collect() }
-    }
-}
-
-impl<Id> fmt::Debug for Loaded<Id> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loaded").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
 /// A ledger that keeps nothing: the admission's own memory is all there is.
 ///
 /// # Examples
 /// ```
-/// use turnwise_locks::{Admission, InMemory, Limits};
+/// use turnwise_locks::admission::{Admission, InMemory};
+/// use turnwise_locks::Limits;
 ///
 /// let raffle = Admission::open(InMemory, 1)?;
 /// assert_eq!(raffle.apply("ada", Limits::NONE).wait()?.place, 1);
@@ -184,8 +146,8 @@ impl<Id> Ledger<Id> for InMemory {
     type Row = ();
     type Error = Infallible;
 
-    fn load(&mut self) -> Result<Loaded<Id>, Infallible> {
-        Ok(Loaded::EMPTY)
+    fn load(&mut self) -> Result<Vec<(Id, u64)>, Infallible> {
+        Ok(Vec::new())
     }
 
     fn begin(&mut self) -> Result<(), Infallible> {

@@ -1,12 +1,15 @@
-//! First come, first served, exactly to a limit: an actor that owns the ledger.
+//! First come, first served, exactly to a limit: [`Admission`].
 //!
-//! Applications are messages, so the order of applying is the order of deciding. The
-//! [desk](desk) decides them, and commits once for a whole pass of them; an
-//! [application](apply) may be given up as long as its turn has not come.
-//!
-//! - A1: rows that are committed are never more than the limit that held when they were entered.
-//! - A2: every application is answered, once, and truly.
-//! - A3: the board shows what is committed, and is written before any answer.
+//! Applications are messages to an actor that owns the [`Ledger`], so the order of applying is the
+//! order of deciding. Those that have come together are committed together.
+
+// Applications are messages, so the order of applying is the order of deciding. The
+// [desk](desk) decides them, and commits once for a whole pass of them; an
+// [application](apply) may be given up as long as its turn has not come.
+//
+// - A1: rows that are committed are never more than the limit that held when they were entered.
+// - A2: every application is answered, once, and truly.
+// - A3: the board shows what is committed, and is written before any answer.
 
 mod apply;
 mod desk;
@@ -24,7 +27,7 @@ use turnwise::{Actor, AskError, Budget, Clock, EndCause, Executor, Limit, Reason
 
 pub use apply::Apply;
 pub use error::{Fault, LimitError, OpenError, Refused};
-pub use ledger::{CommitError, InMemory, Ledger, Loaded};
+pub use ledger::{CommitError, InMemory, Ledger};
 
 use crate::estimate::Estimate;
 use crate::limits::{Limits, Terms};
@@ -78,7 +81,8 @@ pub struct Status {
 /// # Examples
 /// ```
 /// use std::thread;
-/// use turnwise_locks::{Admission, InMemory, Limits};
+/// use turnwise_locks::admission::{Admission, InMemory};
+/// use turnwise_locks::Limits;
 ///
 /// let raffle = Admission::open(InMemory, 15)?;
 /// let accepted = thread::scope(|s| {
@@ -117,7 +121,8 @@ where
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{Admission, InMemory, Limits};
+    /// use turnwise_locks::admission::{Admission, InMemory};
+    /// use turnwise_locks::Limits;
     ///
     /// let none = Admission::open(InMemory, 0)?;
     /// assert!(none.status().closed);
@@ -133,7 +138,8 @@ where
     /// # Examples
     /// ```
     /// use turnwise::ThreadPool;
-    /// use turnwise_locks::{Admission, InMemory, Limits};
+    /// use turnwise_locks::admission::{Admission, InMemory};
+    /// use turnwise_locks::Limits;
     ///
     /// let pool = ThreadPool::builder().threads(1).build()?;
     /// let raffle = Admission::builder(InMemory, 2).group(64).executor(pool.handle()).open()?;
@@ -174,7 +180,8 @@ where
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Admission, InMemory, Limits, Refused};
+    /// use turnwise_locks::admission::{Admission, InMemory, Refused};
+    /// use turnwise_locks::Limits;
     ///
     /// let raffle = Admission::open(InMemory, 2)?;
     /// let limits = Limits::wait(Duration::from_secs(5)).refuse_early();
@@ -247,7 +254,8 @@ where
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{Admission, InMemory, Limits, LimitError};
+    /// use turnwise_locks::admission::{Admission, InMemory, LimitError};
+    /// use turnwise_locks::Limits;
     ///
     /// let raffle = Admission::open(InMemory, 1)?;
     /// raffle.set_limit(2)?;
@@ -278,7 +286,8 @@ where
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Admission, InMemory, Limits, Refused};
+    /// use turnwise_locks::admission::{Admission, InMemory, Refused};
+    /// use turnwise_locks::Limits;
     ///
     /// let raffle = Admission::open(InMemory, 1)?;
     /// assert!(raffle.shutdown(Duration::from_secs(5))?);
@@ -296,7 +305,8 @@ where
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{Admission, InMemory, Limits, Refused};
+    /// use turnwise_locks::admission::{Admission, InMemory, Refused};
+    /// use turnwise_locks::Limits;
     ///
     /// let raffle = Admission::open(InMemory, 1)?;
     /// raffle.stop();
@@ -372,7 +382,8 @@ where
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Admission, InMemory, Limits};
+    /// use turnwise_locks::admission::{Admission, InMemory};
+    /// use turnwise_locks::Limits;
     ///
     /// // A commit for each entry.
     /// let raffle = Admission::builder(InMemory, 2).group_time(Duration::ZERO).open()?;

@@ -49,9 +49,6 @@ where
     F: FnOnce(&mut [&mut S]) -> R + Send + 'static,
 {
     let limits = limits.into();
-    if limits.has_lease_of_zero() {
-        return Err(NotStarted::LeaseZero.into());
-    }
     let (f, wanted) = owning(f, |_| wanted(keyed, keys, limits));
     let (terms, keys) = wanted?;
     let states = Vec::with_capacity(keys.len());

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::{AskError, Cycle, Reason, StopCause};
@@ -76,68 +76,11 @@ pub enum NotStarted {
     Deadlock(Cycle),
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
     WouldBlock,
-    /// A lease of no time is overrun by every closure.
-    LeaseZero,
     /// The call has more keys than are entered at once.
     TooManyKeys {
         /// The most keys that are entered at once.
         most: usize,
     },
-}
-
-/// A closure that was not run now, and why. The closure is handed back.
-///
-/// # Examples
-/// ```
-/// use turnwise_locks::{Keyed, NotStarted};
-///
-/// let keyed = Keyed::new();
-/// keyed.run("a", |()| {
-///     let refused = keyed.try_run("a", |()| 7).unwrap_err();
-///     assert_eq!(refused.reason(), &NotStarted::Busy);
-///     assert_eq!(refused.into_closure()(&mut ()), 7);
-/// })?;
-/// # Ok::<(), turnwise_locks::RunError<()>>(())
-/// ```
-pub struct TryRun<F> {
-    reason: NotStarted,
-    /// Never locked: so the error can be shared whatever the closure is.
-    f: Mutex<F>,
-}
-
-impl<F> TryRun<F> {
-    pub(super) fn new(reason: NotStarted, f: F) -> Self {
-        TryRun { reason, f: Mutex::new(f) }
-    }
-
-    /// Why it was not run.
-    pub fn reason(&self) -> &NotStarted {
-        &self.reason
-    }
-
-    /// Gives the closure back.
-    pub fn into_closure(self) -> F {
-        self.f.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Drops the closure, and keeps the reason: an error without a type parameter.
-    pub fn into_reason(self) -> NotStarted {
-        self.reason
-    }
-}
-
-/// Drops the closure.
-impl<F> From<TryRun<F>> for NotStarted {
-    fn from(error: TryRun<F>) -> Self {
-        error.reason
-    }
-}
-
-/// Drops the closure.
-impl<F, R> From<TryRun<F>> for RunError<R> {
-    fn from(error: TryRun<F>) -> Self {
-        RunError::NotStarted(error.reason)
-    }
 }
 
 impl<R> RunError<R> {
@@ -167,20 +110,6 @@ impl<R> RunError<R> {
         }
     }
 }
-
-impl<F> fmt::Debug for TryRun<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TryRun").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
-
-impl<F> fmt::Display for TryRun<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl<F> Error for TryRun<F> {}
 
 impl From<Reason> for NotStarted {
     fn from(reason: Reason) -> Self {
@@ -225,7 +154,6 @@ impl fmt::Display for NotStarted {
             NotStarted::Deadlock(cycle) => cycle.fmt(f),
             NotStarted::WouldBlock => Reason::WouldBlock.fmt(f),
             NotStarted::TooManyKeys { most } => write!(f, "more than {most} keys at once"),
-            NotStarted::LeaseZero => f.write_str("a lease needs some time"),
         }
     }
 }

@@ -16,11 +16,11 @@ use turnwise::time::Timers;
 use turnwise::{Actor, AskError, AsyncTurn, Clock, Executor, Limit, PanicPolicy, Reason};
 
 pub(crate) use awaited::caught;
-pub use error::{Cut, NotStarted, RunError, TryRun};
+pub use error::{Cut, NotStarted, RunError};
 pub use run::Run;
 
 use crate::limits::{Limits, Terms};
-use crate::overrun::{Listener, Overrun};
+use crate::overrun::Listener;
 use crate::registry::{Found, Guard, Kind, Look, Make, More, Named, Pin, Registry, Slot};
 use crate::user_code::{ignore, owning};
 use turn::{Ended, Job};
@@ -147,8 +147,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// [`start`](Self::start) with a wait of zero gives it a millisecond to begin.
     ///
     /// # Errors
-    /// The closure comes back: with [`NotStarted::Busy`], inside a closure of the very key, too;
-    /// else as for [`run`](Self::run).
+    /// [`NotStarted::Busy`], inside a closure of the very key, too; else as for
+    /// [`run`](Self::run). The closure has certainly not run.
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -160,7 +160,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// let keyed = Keyed::new();
     /// assert_eq!(keyed.try_run("a", |()| 1).unwrap(), 1);
     /// ```
-    pub fn try_run<R, F>(&self, key: K, f: F) -> Result<R, TryRun<F>>
+    pub fn try_run<R, F>(&self, key: K, f: F) -> Result<R, NotStarted>
     where
         R: Send,
         F: FnOnce(&mut S) -> R + Send,
@@ -170,7 +170,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     }
 
     /// [`try_run`](Self::try_run), with terms.
-    fn try_now<R, F>(&self, key: K, terms: Terms, f: F) -> Result<Ended<R>, TryRun<F>>
+    fn try_now<R, F>(&self, key: K, terms: Terms, f: F) -> Result<Ended<R>, NotStarted>
     where
         R: Send,
         F: FnOnce(&mut S) -> R + Send,
@@ -179,7 +179,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         if registry.elsewhere {
             ignore(|| drop(key));
             let why = if registry.is_closed() { NotStarted::Closed } else { NotStarted::Busy };
-            return Err(TryRun::new(why, f));
+            return Err(why);
         }
         let look = |_: &mut F| owning(key, |key| registry.look(key));
         let (f, (key, looked)) = owning(f, look);
@@ -190,13 +190,19 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         ignore(|| drop(key));
         match looked {
             Ok(Look::Idle(found)) => try_on(registry, found, terms, f),
-            Err(reason) => Err(TryRun::new(reason, f)),
+            Err(reason) => Err(reason),
             Ok(Look::Vacant(_)) => unreachable!("its key is there still"),
         }
     }
 
     /// [`try_now`](Self::try_now) of an unused key.
-    fn try_vacant<R, F>(&self, hash: u64, key: K, terms: Terms, f: F) -> Result<Ended<R>, TryRun<F>>
+    fn try_vacant<R, F>(
+        &self,
+        hash: u64,
+        key: K,
+        terms: Terms,
+        f: F,
+    ) -> Result<Ended<R>, NotStarted>
     where
         R: Send,
         F: FnOnce(&mut S) -> R + Send,
@@ -215,12 +221,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
             })
         };
         let (f, tried) = owning(Some(f), enter);
-        let reason = match tried {
-            Ok(Ok(ended)) => return Ok(ended),
-            Ok(Err(reason)) => reason,
-            Err(error) => not_started(error),
-        };
-        Err(refused(f, reason))
+        drop(f);
+        tried.unwrap_or_else(|error| Err(not_started(error)))
     }
 
     /// The terms of a call that is made now, and its key, pinned.
@@ -244,12 +246,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Keyed, Limits, NotStarted, RunError};
+    /// use turnwise_locks::{Keyed, Limits, RunError};
     ///
     /// let keyed = Keyed::new();
-    /// let lease = Limits::NONE.lease(Duration::ZERO);
-    /// let refused = keyed.start("a", lease, |()| 1).wait();
-    /// assert_eq!(refused, Err(RunError::NotStarted(NotStarted::LeaseZero)));
+    /// let run = keyed.start("a", Limits::wait(Duration::from_secs(1)), |()| 1);
+    /// assert_eq!(run.wait()?, 1);
+    /// # Ok::<(), RunError<i32>>(())
     /// ```
     pub fn start<R, F>(&self, key: K, limits: impl Into<Limits>, f: F) -> Run<R>
     where
@@ -257,9 +259,6 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
     {
         let limits = limits.into();
-        if limits.has_lease_of_zero() {
-            return Run::over(Err(NotStarted::LeaseZero.into()));
-        }
         let registry = &self.registry;
         if limits.is_immediate() && !registry.elsewhere {
             return Run::over(match self.try_now(key, limits.immediate(), f) {
@@ -363,9 +362,6 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
     {
         let limits = limits.into();
-        if limits.has_lease_of_zero() {
-            return Run::over(Err(NotStarted::LeaseZero.into()));
-        }
         let registry = &self.registry;
         let (f, (terms, found)) = owning(f, |_| self.pinned(key, limits));
         let (place, actor) = match found {
@@ -577,7 +573,7 @@ fn try_on<K, S, R, F>(
     (place, actor): Found<K, S>,
     terms: Terms,
     f: F,
-) -> Result<Ended<R>, TryRun<F>>
+) -> Result<Ended<R>, NotStarted>
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
@@ -590,11 +586,7 @@ where
     let turn = move |slot: &mut Slot<K, S>| perform_taken(taken, guard, slot, terms);
     // One that has entered since it was found idle is not waited for: this may be inside a turn
     // that it waits for. Nor is an executor.
-    let why = match actor.try_with(turn) {
-        Ok(ended) => return Ok(ended),
-        Err(error) => not_here(error.into_reason()),
-    };
-    Err(refused(f, why))
+    actor.try_with(turn).map_err(|error| not_here(error.into_reason()))
 }
 
 /// A turn whose closure stays with the caller until then.
@@ -613,13 +605,6 @@ where
     match f.take() {
         Some(f) => Job { f, guard }.perform(slot, terms),
         None => unreachable!("a turn comes once"),
-    }
-}
-
-fn refused<F>(f: Option<F>, reason: NotStarted) -> TryRun<F> {
-    match f {
-        Some(f) => TryRun::new(reason, f),
-        None => unreachable!("what was refused was not taken"),
     }
 }
 
@@ -744,7 +729,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
     /// key.run(|()| assert!(key.try_run(|()| 2).is_err())).unwrap();
     /// # Ok::<(), turnwise_locks::NotStarted>(())
     /// ```
-    pub fn try_run<R, F>(&self, f: F) -> Result<R, TryRun<F>>
+    pub fn try_run<R, F>(&self, f: F) -> Result<R, NotStarted>
     where
         R: Send,
         F: FnOnce(&mut S) -> R + Send,
@@ -752,7 +737,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         let registry = (*self.pin).registry();
         match registry.reserve(self.pin.place()) {
             Ok(found) => Ok(value_of(try_on(registry, found, Terms::NONE, f)?)),
-            Err(reason) => Err(TryRun::new(reason, f)),
+            Err(reason) => Err(reason),
         }
     }
 
@@ -763,9 +748,6 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
     {
         let limits = limits.into();
-        if limits.has_lease_of_zero() {
-            return Run::over(Err(NotStarted::LeaseZero.into()));
-        }
         let registry = (*self.pin).registry();
         let (f, terms) = owning(f, |_| registry.terms(limits));
         if !limits.is_immediate() {
@@ -815,9 +797,6 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
     {
         let limits = limits.into();
-        if limits.has_lease_of_zero() {
-            return Run::over(Err(NotStarted::LeaseZero.into()));
-        }
         let registry = (*self.pin).registry();
         let (f, terms) = owning(f, |_| registry.terms(limits));
         if !limits.is_immediate() {
@@ -1095,7 +1074,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     ///
     /// let (tell, told) = mpsc::channel();
     /// let keyed = Keyed::builder()
-    ///     .on_overrun(move |key: &&str, overrun| tell.send((*key, overrun.lease)).unwrap())
+    ///     .on_overrun(move |key: &&str, lease| tell.send((*key, lease)).unwrap())
     ///     .build();
     /// let lease = Duration::from_millis(5);
     /// let overran = keyed.run_within("a", Limits::NONE.lease(lease), move |()| {
@@ -1107,7 +1086,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// };
     /// assert_eq!(told, ("a", lease));
     /// ```
-    pub fn on_overrun(self, tell: impl Fn(&K, Overrun) + Send + Sync + 'static) -> Self {
+    pub fn on_overrun(self, tell: impl Fn(&K, Duration) + Send + Sync + 'static) -> Self {
         KeyedBuilder { more: More { listener: Some(Listener::new(tell)), ..self.more }, ..self }
     }
 

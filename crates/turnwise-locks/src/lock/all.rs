@@ -111,9 +111,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
             }
             _ => self.limits,
         };
-        // A lease begins when all are held; one of no time is an error at once.
-        let limits = if self.limits.has_lease_of_zero() { self.limits } else { left.unleased() };
-        let acquire = self.keys.acquire(key, self.owner.as_ref(), weight, limits);
+        // A lease begins when all are held.
+        let acquire = self.keys.acquire(key, self.owner.as_ref(), weight, left.unleased());
         self.next = Some(Next { weight, acquire });
     }
 

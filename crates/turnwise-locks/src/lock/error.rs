@@ -31,15 +31,11 @@ pub enum LockError {
     Closed,
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
     WouldBlock,
-    /// A lease of no time is over before it begins.
-    LeaseZero,
     /// The request is for more permits than there are in all.
     TooMany {
         /// The number of permits in all.
         permits: u64,
     },
-    /// No permits were asked for.
-    NoPermits,
     /// The outcome was taken by an earlier poll.
     Taken,
 }
@@ -74,9 +70,7 @@ impl fmt::Display for LockError {
             LockError::Deadlock => f.write_str("an owner would wait for itself"),
             LockError::Closed => f.write_str("the lock was closed"),
             LockError::WouldBlock => Reason::WouldBlock.fmt(f),
-            LockError::LeaseZero => f.write_str("a lease needs some time"),
             LockError::TooMany { permits } => write!(f, "there are {permits} permits in all"),
-            LockError::NoPermits => f.write_str("no permits were asked for"),
             LockError::Taken => f.write_str("the outcome was taken before"),
         }
     }

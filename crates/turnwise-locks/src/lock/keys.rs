@@ -113,9 +113,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         weight: u64,
         limits: Limits,
     ) -> Acquire<K, G, E> {
-        if limits.has_lease_of_zero() {
-            return Acquire::refused(LockError::LeaseZero);
-        }
         let (shelf, capacity) = (&self.shelf, self.shelf.capacity);
         // An owner, and a lease, are known by a mailbox only.
         let thin = owner.is_none() && limits.leased().is_none();

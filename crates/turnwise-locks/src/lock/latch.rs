@@ -1,6 +1,5 @@
 //! Waiting until something has happened a number of times.
 
-use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -51,18 +50,6 @@ struct Count {
     sweep_at: usize,
 }
 
-/// A latch was counted down below zero: it is as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BelowZero {
-    left: u64,
-}
-
-/// A latch was set while it was not zero: it is as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotZero {
-    left: u64,
-}
-
 impl Latch {
     /// A latch that opens after this number of counts. One of zero is open.
     pub fn new(count: u64) -> Self {
@@ -85,30 +72,24 @@ impl Latch {
         let _ = self.count_down_by(1);
     }
 
-    /// Counts down by this number, and says how many are left. May block, as
-    /// [`count_down`](Self::count_down).
-    ///
-    /// # Errors
-    /// There are fewer: nothing has changed.
+    /// Counts down by this number, and returns how many are left. `None`: there were fewer, and
+    /// nothing has changed. May block, as [`count_down`](Self::count_down).
     ///
     /// # Examples
     /// ```
     /// let latch = turnwise_locks::Latch::new(3);
-    /// assert!(latch.count_down_by(4).is_err());
-    /// assert_eq!(latch.count_down_by(2)?, 1);
-    /// # Ok::<(), turnwise_locks::BelowZero>(())
+    /// assert_eq!(latch.count_down_by(4), None);
+    /// assert_eq!(latch.count_down_by(2), Some(1));
     /// ```
-    pub fn count_down_by(&self, by: u64) -> Result<u64, BelowZero> {
+    #[must_use = "a latch with fewer is not counted down"]
+    pub fn count_down_by(&self, by: u64) -> Option<u64> {
         let (left, open) = {
             let mut count = self.shared.count.lock();
-            if by > count.left {
-                return Err(BelowZero { left: count.left });
-            }
-            count.left -= by;
+            count.left = count.left.checked_sub(by)?;
             (count.left, if count.left == 0 { count.open() } else { Vec::new() })
         };
         open.into_iter().for_each(|promise| promise.keep(()));
-        Ok(left)
+        Some(left)
     }
 
     /// How many times are left. Stale on return. May block, as [`count_down`](Self::count_down).
@@ -116,19 +97,16 @@ impl Latch {
         self.shared.count.lock().left
     }
 
-    /// Sets it again, when it is zero. May block, as [`count_down`](Self::count_down).
-    ///
-    /// # Errors
-    /// It is not zero: nothing has changed.
-    pub fn reset(&self, to: u64) -> Result<(), NotZero> {
+    /// Sets it again. False: it is not zero, and nothing has changed. May block, as
+    /// [`count_down`](Self::count_down).
+    #[must_use = "a latch that is not zero is not set"]
+    pub fn reset(&self, to: u64) -> bool {
         let mut count = self.shared.count.lock();
-        match count.left {
-            0 => {
-                count.left = to;
-                Ok(())
-            }
-            left => Err(NotZero { left }),
+        let is_open = count.left == 0;
+        if is_open {
+            count.left = to;
         }
+        is_open
     }
 
     /// A promise that is kept when the count is zero: a `Future` on any runtime, or something to
@@ -241,33 +219,3 @@ impl fmt::Debug for Opening {
         f.debug_struct("Opening").field("open", &open).finish()
     }
 }
-
-impl BelowZero {
-    /// The number that is left.
-    pub fn left(self) -> u64 {
-        self.left
-    }
-}
-
-impl NotZero {
-    /// The number that is left.
-    pub fn left(self) -> u64 {
-        self.left
-    }
-}
-
-impl fmt::Display for BelowZero {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the latch has {} left, and no more", self.left)
-    }
-}
-
-impl fmt::Display for NotZero {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the latch has {} left", self.left)
-    }
-}
-
-impl Error for BelowZero {}
-
-impl Error for NotZero {}

@@ -30,7 +30,7 @@ pub use all::{AcquireAll, MultiGuard};
 pub use error::{Closed, LockError, LostError};
 pub use fence::{Fence, Fenced, FencedError};
 pub use keys::{LockInfo, Owner};
-pub use latch::{BelowZero, Latch, NotZero, Opening};
+pub use latch::{Latch, Opening};
 pub use mutexes::{AcquireMutex, AcquireMutexes, MutexGuard, Mutexes};
 pub use rw::{ReadGuard, RwGuard, RwLocks, RwLocksBuilder, WriteGuard};
 pub use semaphore::{Permit, Semaphore, SemaphoreBuilder, SemaphoreInfo};

@@ -123,6 +123,12 @@ pub struct SemaphoreInfo {
     pub oldest_wait: Option<Duration>,
 }
 
+/// Panics if no permits are asked for.
+#[track_caller]
+pub(super) fn assert_some(permits: u64) {
+    assert!(permits > 0, "a request needs at least one permit");
+}
+
 impl Semaphore {
     /// A semaphore with this many permits. With none, a request for one waits until one is
     /// [added](Self::add).
@@ -159,6 +165,9 @@ impl Semaphore {
     /// Asks for permits, with [limits](crate::Locks::lock_within). A request for several, and for
     /// more than there are in all, is refused at once with [`LockError::TooMany`].
     ///
+    /// # Panics
+    /// If no permits are asked for.
+    ///
     /// # Examples
     /// ```
     /// use turnwise_locks::{Limits, LockError, Semaphore};
@@ -173,9 +182,11 @@ impl Semaphore {
     /// assert_eq!(refused.unwrap_err(), LockError::TooMany { permits: 3 });
     /// # Ok::<(), LockError>(())
     /// ```
+    #[track_caller]
     pub fn acquire_within(&self, permits: u64, limits: impl Into<Limits>) -> Acquire<(), Permit> {
+        assert_some(permits);
         let limits = limits.into();
-        if permits > 0 && limits.are_plain() {
+        if limits.are_plain() {
             if let Some(permit) = self.lender.lend(permits) {
                 return Acquire::fast(permit);
             }
@@ -185,12 +196,6 @@ impl Semaphore {
 
     /// Asks for permits in a turn.
     pub(crate) fn ask<E>(&self, permits: u64, limits: Limits) -> Acquire<(), Permit, E> {
-        if limits.has_lease_of_zero() {
-            return Acquire::refused(LockError::LeaseZero);
-        }
-        if permits == 0 {
-            return Acquire::refused(LockError::NoPermits);
-        }
         let terms = limits.terms(|| self.lender.common.now());
         let wanted = Wanted { owner: None, weight: permits, limits };
         Acquire::new(self.lender.place(), wanted, terms)
@@ -209,8 +214,11 @@ impl Semaphore {
     /// Permits, if they are there now and no request waits.
     ///
     /// # Errors
-    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::NoPermits`],
-    /// [`LockError::Closed`].
+    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::Closed`].
+    ///
+    /// # Panics
+    /// As [`acquire_within`](Self::acquire_within).
+    #[track_caller]
     pub fn try_acquire(&self, permits: u64) -> Result<Permit, LockError> {
         self.acquire_within(permits, Duration::ZERO).wait()
     }

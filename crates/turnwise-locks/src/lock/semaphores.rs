@@ -8,6 +8,7 @@ use super::acquire::Acquire;
 use super::error::LockError;
 use super::guard::guard;
 use super::keys::{Keys, LockInfo, by_key};
+use super::semaphore::assert_some;
 use crate::limits::Limits;
 
 guard! {
@@ -62,6 +63,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     /// Asks for permits of a key, with [limits](crate::Locks::lock_within). More than a key has are
     /// refused at once with [`LockError::TooMany`].
     ///
+    /// # Panics
+    /// If no permits are asked for.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
@@ -74,18 +78,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     /// assert_eq!(refused.unwrap_err(), LockError::TooMany { permits: 2 });
     /// # Ok::<(), LockError>(())
     /// ```
+    #[track_caller]
     pub fn acquire_within(
         &self,
         key: K,
         permits: u64,
         limits: impl Into<Limits>,
     ) -> Acquire<K, KeyPermit<K>> {
+        assert_some(permits);
         let most = self.keys.capacity();
         if permits > most {
             return Acquire::refused(LockError::TooMany { permits: most });
-        }
-        if permits == 0 {
-            return Acquire::refused(LockError::NoPermits);
         }
         self.keys.acquire(key, None, permits, limits.into())
     }
@@ -93,8 +96,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     /// Permits of a key, if they are there now and no request waits.
     ///
     /// # Errors
-    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::NoPermits`],
-    /// [`LockError::Closed`].
+    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::Closed`].
+    ///
+    /// # Panics
+    /// As [`acquire_within`](Self::acquire_within).
+    #[track_caller]
     pub fn try_acquire(&self, key: K, permits: u64) -> Result<KeyPermit<K>, LockError> {
         self.acquire_within(key, permits, Duration::ZERO).wait()
     }

@@ -39,8 +39,8 @@ enum Asked {
 
 impl<T: 'static, E: 'static> AcquireSlot<T, E> {
     pub(super) fn new(pool: &Arc<Pool<T, E>>, limits: Limits) -> Self {
-        // The permit has no lease: the slot has. One of no time is refused all the same.
-        let wanted = if limits.has_lease_of_zero() { limits } else { limits.unleased() };
+        // The permit has no lease: the slot has.
+        let wanted = limits.unleased();
         let asked = match wanted.are_plain() && pool.desk.permits.take() {
             true => Asked::Fast,
             false => Asked::Queues(Box::new(pool.desk.permits.ask(1, wanted))),

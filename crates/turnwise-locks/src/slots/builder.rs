@@ -11,7 +11,7 @@ use turnwise::{Actor, Clock, Executor, Spawner};
 
 use super::SlotPool;
 use super::desk::Desk;
-use super::error::CleanUpError;
+use super::error::SlotError;
 use super::pool::{Hooks, Pool, SetUp};
 use super::view::SlotId;
 use crate::lock::Fence;
@@ -22,8 +22,6 @@ pub struct SlotPoolBuilder<T: 'static = (), E: 'static = Infallible> {
     slots: usize,
     common: Common,
     hooks: Hooks<T, E>,
-    /// Something was said that depends on the types, and then the types have changed.
-    late: bool,
 }
 
 #[derive(Default)]
@@ -45,10 +43,6 @@ pub enum SlotBuildError {
         /// The limit.
         most: usize,
     },
-    /// A lease of no time is over before it begins.
-    LeaseZero,
-    /// [`set_up`](SlotPoolBuilder::set_up) comes first: it decides of which type the others are.
-    SetUpLate,
 }
 
 /// A size that a pool can have.
@@ -64,7 +58,7 @@ impl SlotPoolBuilder {
     pub(super) fn new(slots: usize) -> Self {
         let set_up = SetUp::Plain(|| ());
         let hooks = Hooks { set_up, clean_up: None, reclaim: None, on_quarantine: None };
-        SlotPoolBuilder { slots, common: Common::default(), hooks, late: false }
+        SlotPoolBuilder { slots, common: Common::default(), hooks }
     }
 
     /// Makes a slot ready for each use, and the value that its user has: in the poll, or in the
@@ -73,6 +67,10 @@ impl SlotPoolBuilder {
     ///
     /// If it fails, or panics, the slot is cleaned up once without a value, and goes on; the error
     /// goes to the caller, and so does the panic.
+    ///
+    /// # Panics
+    /// If it comes after [`clean_up`](Self::clean_up) or [`on_quarantine`](Self::on_quarantine):
+    /// their types are those of the value and the error that it returns.
     ///
     /// # Examples
     /// ```
@@ -85,15 +83,16 @@ impl SlotPoolBuilder {
     /// assert_eq!(pool.view().free, 1);
     /// # Ok::<(), turnwise_locks::SlotBuildError>(())
     /// ```
+    #[track_caller]
     pub fn set_up<T, E>(
         self,
         set_up: impl Fn(SlotId) -> Result<T, E> + Send + Sync + 'static,
     ) -> SlotPoolBuilder<T, E> {
         let Hooks { clean_up, reclaim, on_quarantine, .. } = self.hooks;
-        let late = self.late || clean_up.is_some() || on_quarantine.is_some();
+        assert!(clean_up.is_none() && on_quarantine.is_none(), "`set_up` comes before its hooks");
         let set_up = SetUp::Run(Box::new(set_up));
         let hooks = Hooks { set_up, clean_up: None, reclaim, on_quarantine: None };
-        SlotPoolBuilder { slots: self.slots, common: self.common, hooks, late }
+        SlotPoolBuilder { slots: self.slots, common: self.common, hooks }
     }
 }
 
@@ -132,7 +131,12 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
     /// with its guard changes nothing then. All this happens in the pool's
     /// [executor](Self::executor). Set-up and clean-up are not part of it: one that hangs holds its
     /// slot.
+    ///
+    /// # Panics
+    /// If it is zero.
+    #[track_caller]
     pub fn lease(mut self, lease: Duration) -> Self {
+        assert!(!lease.is_zero(), "a lease needs some time");
         self.common.lease = Some(lease);
         self
     }
@@ -171,7 +175,7 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
     /// it succeeds belongs in a timer, or on another thread. Its own panics are ignored.
     pub fn on_quarantine(
         mut self,
-        tell: impl Fn(SlotId, &CleanUpError<E>) + Send + Sync + 'static,
+        tell: impl Fn(SlotId, &SlotError<E>) + Send + Sync + 'static,
     ) -> Self {
         self.hooks.on_quarantine = Some(Box::new(tell));
         self
@@ -206,15 +210,9 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
     /// # Errors
     /// See [`SlotBuildError`].
     pub fn build(self) -> Result<SlotPool<T, E>, SlotBuildError> {
-        let SlotPoolBuilder { slots, common, hooks, late } = self;
+        let SlotPoolBuilder { slots, common, hooks } = self;
         let Common { lease, clean_first, timers, helper } = common;
         let slots = size(slots)?;
-        if lease.is_some_and(|lease| lease.is_zero()) {
-            return Err(SlotBuildError::LeaseZero);
-        }
-        if late {
-            return Err(SlotBuildError::SetUpLate);
-        }
         let timers = timers.unwrap_or_else(|| Timers::global().clone());
         let desk = Desk::new(slots, timers, helper, clean_first);
         Ok(SlotPool { pool: Arc::new(Pool { desk, lease, hooks }) })
@@ -232,8 +230,6 @@ impl fmt::Display for SlotBuildError {
         match self {
             SlotBuildError::NoSlots => f.write_str("a pool has at least one slot"),
             SlotBuildError::TooMany { most } => write!(f, "a pool has {most} slots at most"),
-            SlotBuildError::LeaseZero => f.write_str("a lease needs some time"),
-            SlotBuildError::SetUpLate => f.write_str("`set_up` comes before what depends on it"),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::lock::LockError;
 use crate::user_code::{Payload, discard, text};
 
-/// Why a slot was not acquired. There is nothing to give back.
+/// Why a slot is not held, or is not clean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlotError<E> {
@@ -14,29 +14,18 @@ pub enum SlotError<E> {
     NotAcquired(LockError),
     /// The set-up has failed. The slot was cleaned up, and goes on to the next.
     SetUp(E),
-    /// The clean-up [before the first use](crate::SlotPoolBuilder::clean_first) has failed: the
+    /// The clean-up has failed, at the end of the use, [before the first
+    /// one](crate::SlotPoolBuilder::clean_first) or in a [repair](crate::SlotPool::repair): the
     /// slot is quarantined.
-    CleanUp(CleanUpError<E>),
-}
-
-/// Why a clean-up did not succeed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CleanUpError<E> {
-    /// It said so.
-    Failed(E),
-    /// It panicked, with this text; or what reclaims did, or a value's drop.
-    Panicked(String),
-}
-
-/// The failure of a slot that was finished.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FinishError<E> {
-    /// It was lost before: its lease was over. Nothing has changed, its holder of now goes on.
+    CleanUp(E),
+    /// The clean-up has panicked, with this text; or what reclaims did, or a value's drop: the slot
+    /// is quarantined.
+    CleanUpPanicked(String),
+    /// It was lost before it was [finished](crate::Slot::finish): its lease was over. Nothing has
+    /// changed, its holder of now goes on.
     Lost,
-    /// The clean-up has failed: the slot is quarantined.
-    CleanUp(CleanUpError<E>),
+    /// It is not quarantined, or is being [repaired](crate::SlotPool::repair): nothing was done.
+    NotQuarantined,
 }
 
 /// Why a [job](crate::SlotPool::run) was not run, or what became of its slot.
@@ -57,24 +46,14 @@ pub enum RunSlotError<R, E> {
     CleanUp {
         /// The value that the job returned.
         value: R,
-        /// Why.
-        error: CleanUpError<E>,
+        /// [`SlotError::CleanUp`] or [`SlotError::CleanUpPanicked`].
+        error: SlotError<E>,
     },
 }
 
-/// Why a slot was not repaired.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RepairError<E> {
-    /// It is not quarantined, or is being repaired: nothing was done.
-    NotQuarantined,
-    /// The clean-up has failed again: the slot stays quarantined.
-    CleanUp(CleanUpError<E>),
-}
-
-impl<E> CleanUpError<E> {
-    pub(super) fn of_panic(payload: Payload) -> Self {
-        CleanUpError::Panicked(panicked(payload))
+impl<E> SlotError<E> {
+    pub(super) fn of_clean_up(payload: Payload) -> Self {
+        SlotError::CleanUpPanicked(panicked(payload))
     }
 }
 
@@ -95,25 +74,10 @@ impl<E: fmt::Display> fmt::Display for SlotError<E> {
             SlotError::NotAcquired(LockError::Closed) => f.write_str("the pool was closed"),
             SlotError::NotAcquired(error) => error.fmt(f),
             SlotError::SetUp(error) => write!(f, "the set-up failed: {error}"),
-            SlotError::CleanUp(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for CleanUpError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CleanUpError::Failed(error) => write!(f, "the clean-up failed: {error}"),
-            CleanUpError::Panicked(text) => write!(f, "the clean-up panicked: {text}"),
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for FinishError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FinishError::Lost => f.write_str("the slot was lost: its lease was over"),
-            FinishError::CleanUp(error) => error.fmt(f),
+            SlotError::CleanUp(error) => write!(f, "the clean-up failed: {error}"),
+            SlotError::CleanUpPanicked(text) => write!(f, "the clean-up panicked: {text}"),
+            SlotError::Lost => f.write_str("the slot was lost: its lease was over"),
+            SlotError::NotQuarantined => f.write_str("the slot is not quarantined"),
         }
     }
 }
@@ -125,15 +89,6 @@ impl<R, E: fmt::Display> fmt::Display for RunSlotError<R, E> {
             RunSlotError::Lost { .. } => f.write_str("the job took longer than its lease"),
             RunSlotError::Cut => f.write_str("the job was cut at an await: its lease was over"),
             RunSlotError::CleanUp { error, .. } => error.fmt(f),
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for RepairError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RepairError::NotQuarantined => f.write_str("the slot is not quarantined"),
-            RepairError::CleanUp(error) => error.fmt(f),
         }
     }
 }
@@ -153,6 +108,15 @@ impl<R, E: fmt::Debug> fmt::Debug for RunSlotError<R, E> {
 }
 
 impl<R, E> RunSlotError<R, E> {
+    /// The outcome of a job that has run, by that of its slot.
+    pub(super) fn finished(slot: Result<(), SlotError<E>>, value: R) -> Result<R, Self> {
+        match slot {
+            Ok(()) => Ok(value),
+            Err(SlotError::Lost) => Err(RunSlotError::Lost { value }),
+            Err(error) => Err(RunSlotError::CleanUp { value, error }),
+        }
+    }
+
     /// Drops the value of a job that has run: an error that can be shared whatever that is.
     pub fn without_value(self) -> RunSlotError<(), E> {
         match self {
@@ -165,7 +129,4 @@ impl<R, E> RunSlotError<R, E> {
 }
 
 impl<E: fmt::Debug + fmt::Display> Error for SlotError<E> {}
-impl<E: fmt::Debug + fmt::Display> Error for CleanUpError<E> {}
-impl<E: fmt::Debug + fmt::Display> Error for FinishError<E> {}
 impl<R, E: fmt::Debug + fmt::Display> Error for RunSlotError<R, E> {}
-impl<E: fmt::Debug + fmt::Display> Error for RepairError<E> {}

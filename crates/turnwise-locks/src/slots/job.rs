@@ -25,7 +25,7 @@ use std::task::{Context, Poll, Waker};
 use turnwise::AsyncTurn;
 
 use super::acquire::AcquireSlot;
-use super::error::{FinishError, RunSlotError, SlotError};
+use super::error::{RunSlotError, SlotError};
 use super::slot::Slot;
 use crate::keyed::caught;
 use crate::lock::LockError;
@@ -226,11 +226,7 @@ where
                         resume_unwind(payload)
                     }
                 };
-                match slot.finish() {
-                    Ok(()) => Ok(value),
-                    Err(FinishError::Lost) => Err(RunSlotError::Lost { value }),
-                    Err(FinishError::CleanUp(error)) => Err(RunSlotError::CleanUp { value, error }),
-                }
+                RunSlotError::finished(slot.finish(), value)
             })
         };
         SlotRun { stage: Stage::Asked(asked, Box::new(begin)) }

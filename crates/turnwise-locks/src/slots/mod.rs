@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 pub use acquire::AcquireSlot;
 pub use builder::{SlotBuildError, SlotPoolBuilder};
-pub use error::{CleanUpError, FinishError, RepairError, RunSlotError, SlotError};
+pub use error::{RunSlotError, SlotError};
 pub use job::SlotRun;
 pub use slot::Slot;
 pub use view::{PoolView, SlotId, SlotState, SlotView};
@@ -186,11 +186,7 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
         let (job, acquired) = owning(job, |_| self.acquire(limits).wait());
         let slot = acquired.map_err(RunSlotError::NotStarted)?;
         let (slot, value) = owning(slot, job);
-        match slot.finish() {
-            Ok(()) => Ok(value),
-            Err(FinishError::Lost) => Err(RunSlotError::Lost { value }),
-            Err(FinishError::CleanUp(error)) => Err(RunSlotError::CleanUp { value, error }),
-        }
+        RunSlotError::finished(slot.finish(), value)
     }
 
     /// Runs an async job in a slot: acquires it, in the order of the calls, and finishes it however
@@ -283,12 +279,12 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// to the next request.
     ///
     /// # Errors
-    /// [`RepairError::NotQuarantined`]: nothing was done. [`RepairError::CleanUp`]: it failed
+    /// [`SlotError::NotQuarantined`]: nothing was done. [`SlotError::CleanUp`]: it failed
     /// again, and the slot stays where it is.
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{RepairError, SlotPool};
+    /// use turnwise_locks::{SlotPool, SlotError};
     ///
     /// let failures = std::sync::Mutex::new(2);
     /// let pool = SlotPool::builder(1)
@@ -302,12 +298,12 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// let id = slot.id();
     /// drop(slot);
     /// assert_eq!(pool.view().quarantined, 1);
-    /// assert!(matches!(pool.repair(id), Err(RepairError::CleanUp(_)))); // fails a second time
+    /// assert!(matches!(pool.repair(id), Err(SlotError::CleanUp(_)))); // fails a second time
     /// assert!(pool.repair(id).is_ok());
     /// assert_eq!(pool.view().free, 1);
     /// # Ok::<(), turnwise_locks::SlotBuildError>(())
     /// ```
-    pub fn repair(&self, slot: SlotId) -> Result<(), RepairError<E>> {
+    pub fn repair(&self, slot: SlotId) -> Result<(), SlotError<E>> {
         self.pool.repair(slot)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::builder::{SlotBuildError, size};
 use super::desk::{Desk, Entry, Hold, Lease};
-use super::error::{CleanUpError, RepairError, SlotError, panicked};
+use super::error::{SlotError, panicked};
 use super::slot::Slot;
 use super::view::{PoolView, SlotId, SlotState};
 use crate::lock::Fence;
@@ -22,7 +22,7 @@ pub(super) enum SetUp<T, E> {
 
 type CleanUp<T, E> = dyn Fn(SlotId, Option<T>) -> Result<(), E> + Send + Sync;
 type Reclaim = dyn Fn(SlotId, Fence) + Send + Sync;
-type OnQuarantine<E> = dyn Fn(SlotId, &CleanUpError<E>) + Send + Sync;
+type OnQuarantine<E> = dyn Fn(SlotId, &SlotError<E>) + Send + Sync;
 
 pub(super) struct Hooks<T, E> {
     pub(super) set_up: SetUp<T, E>,
@@ -65,7 +65,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
             let cleaned = self.cleaned(id, None);
             if let Err(error) = cleaned {
                 self.quarantine(id, &error);
-                return Err(SlotError::CleanUp(error));
+                return Err(error);
             }
         }
         let made = catch(|| match set_up {
@@ -85,7 +85,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
         }
     }
 
-    fn cleaned(&self, id: SlotId, value: Option<T>) -> Result<(), CleanUpError<E>> {
+    fn cleaned(&self, id: SlotId, value: Option<T>) -> Result<(), SlotError<E>> {
         let cleaned = catch(|| match &self.hooks.clean_up {
             Some(clean_up) => clean_up(id, value),
             None => {
@@ -94,13 +94,13 @@ impl<T: 'static, E: 'static> Pool<T, E> {
             }
         });
         match cleaned {
-            Ok(cleaned) => cleaned.map_err(CleanUpError::Failed),
-            Err(payload) => Err(CleanUpError::of_panic(payload)),
+            Ok(cleaned) => cleaned.map_err(SlotError::CleanUp),
+            Err(payload) => Err(SlotError::of_clean_up(payload)),
         }
     }
 
     /// Cleans a slot up, and gives it on; or quarantines it. The caller has ended its hold (S3).
-    fn clean(&self, id: SlotId, value: Option<T>) -> Result<(), CleanUpError<E>> {
+    fn clean(&self, id: SlotId, value: Option<T>) -> Result<(), SlotError<E>> {
         let cleaned = self.cleaned(id, value);
         match &cleaned {
             Ok(()) => self.desk.free(id),
@@ -109,7 +109,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
         cleaned
     }
 
-    fn quarantine(&self, id: SlotId, error: &CleanUpError<E>) {
+    fn quarantine(&self, id: SlotId, error: &SlotError<E>) {
         self.desk.quarantine(id);
         if let Some(tell) = &self.hooks.on_quarantine {
             ignore(|| tell(id, error));
@@ -117,7 +117,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     }
 
     /// The guard of a hold ends it. None: it has ended before.
-    pub(super) fn end(&self, hold: Hold, value: Option<T>) -> Option<Result<(), CleanUpError<E>>> {
+    pub(super) fn end(&self, hold: Hold, value: Option<T>) -> Option<Result<(), SlotError<E>>> {
         if self.hooks.clean_up.is_none() && !needs_drop::<T>() {
             let (lease, entry) = self.desk.end_clean(hold)?;
             Lease::ended(lease);
@@ -182,7 +182,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
         // Its holder may have it still, if that has failed.
         let failed = ended.err().map(panicked);
         let last = move || match failed {
-            Some(text) => self.quarantine(hold.id, &CleanUpError::Panicked(text)),
+            Some(text) => self.quarantine(hold.id, &SlotError::CleanUpPanicked(text)),
             // Whether it succeeds is the hook's to know.
             None => drop(self.clean(hold.id, None)),
         };
@@ -193,11 +193,11 @@ impl<T: 'static, E: 'static> Pool<T, E> {
         }
     }
 
-    pub(super) fn repair(&self, id: SlotId) -> Result<(), RepairError<E>> {
+    pub(super) fn repair(&self, id: SlotId) -> Result<(), SlotError<E>> {
         if !self.desk.repair(id) {
-            return Err(RepairError::NotQuarantined);
+            return Err(SlotError::NotQuarantined);
         }
-        self.clean(id, None).map_err(RepairError::CleanUp)
+        self.clean(id, None)
     }
 
     pub(super) fn resize(&self, slots: usize) -> Result<(), SlotBuildError> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::desk::Hold;
-use super::error::FinishError;
+use super::error::SlotError;
 use super::job::Cuttable;
 use super::pool::Pool;
 use super::view::SlotId;
@@ -117,19 +117,16 @@ impl<T: 'static, E: 'static> Slot<T, E> {
     /// A lease that is over and was not noticed yet does not matter: none was let in.
     ///
     /// # Errors
-    /// [`FinishError::Lost`]: nothing was done, but the value is dropped. [`FinishError::CleanUp`]:
-    /// the slot is quarantined, and the listener for such slots [was
+    /// [`SlotError::Lost`]: nothing was done, but the value is dropped. [`SlotError::CleanUp`],
+    /// [`SlotError::CleanUpPanicked`]: the slot is quarantined, and the listener for such slots [was
     /// told](crate::SlotPoolBuilder::on_quarantine).
-    pub fn finish(mut self) -> Result<(), FinishError<E>> {
+    pub fn finish(mut self) -> Result<(), SlotError<E>> {
         self.end()
     }
 
-    fn end(&mut self) -> Result<(), FinishError<E>> {
+    fn end(&mut self) -> Result<(), SlotError<E>> {
         self.ended = true;
-        match self.pool.end(self.hold, self.value.take()) {
-            None => Err(FinishError::Lost),
-            Some(cleaned) => cleaned.map_err(FinishError::CleanUp),
-        }
+        self.pool.end(self.hold, self.value.take()).unwrap_or(Err(SlotError::Lost))
     }
 }
 

@@ -14,11 +14,11 @@ impl SlotId {
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{RepairError, SlotId, SlotPool};
+    /// use turnwise_locks::{SlotId, SlotPool, SlotError};
     ///
     /// let pool = SlotPool::new(2)?;
     /// let id = SlotId::from_index(1).unwrap();
-    /// assert!(matches!(pool.repair(id), Err(RepairError::NotQuarantined)));
+    /// assert!(matches!(pool.repair(id), Err(SlotError::NotQuarantined)));
     /// # Ok::<(), turnwise_locks::SlotBuildError>(())
     /// ```
     pub fn from_index(index: usize) -> Option<SlotId> {

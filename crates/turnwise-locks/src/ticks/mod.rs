@@ -1,21 +1,24 @@
-//! A job that runs once per tick, however many try.
+//! Jobs that run once per tick, however many try: [`OncePerTick`].
 //!
-//! Per job, the *book* keeps the last tick that was taken, and how many runs of it are under way.
-//! That outlives the run and the tick: so a quick run and a contender who comes late in the same
-//! tick do not run it twice.
-//!
-//! | the contender's tick `n`            | answer                                  |
-//! |-------------------------------------|-----------------------------------------|
-//! | `n` is the last one taken, or older | `Taken`                                 |
-//! | newer, a run is under way           | `StillRunning`, unless overlap is allowed |
-//! | newer                               | its: written down, then run             |
-//!
-//! - O1: a tick is written down before its run begins, and under the lock: of all contenders, one.
-//! - O2: no code of the user's runs under the lock.
-//! - O3: of a job whose last tick is over and which does not run, nothing has to be known: any
-//!   later tick is free. The book forgets such jobs when it has doubled, and keeps `floor`, the
-//!   highest tick that it has forgotten: at or below that, a job that it does not know may have
-//!   run. That concerns clocks alone that were set back.
+//! A [`Schedule`] cuts time into ticks. Of all that try in a tick, one runs; a quick run and a
+//! contender that comes late in that tick do not run it twice.
+
+// Per job, the *book* keeps the last tick that was taken, and how many runs of it are under way.
+// That outlives the run and the tick: so a quick run and a contender who comes late in the same
+// tick do not run it twice.
+//
+// | the contender's tick `n`            | answer                                  |
+// |-------------------------------------|-----------------------------------------|
+// | `n` is the last one taken, or older | `Taken`                                 |
+// | newer, a run is under way           | `StillRunning`, unless overlap is allowed |
+// | newer                               | its: written down, then run             |
+//
+// - O1: a tick is written down before its run begins, and under the lock: of all contenders, one.
+// - O2: no code of the user's runs under the lock.
+// - O3: of a job whose last tick is over and which does not run, nothing has to be known: any
+//   later tick is free. The book forgets such jobs when it has doubled, and keeps `floor`, the
+//   highest tick that it has forgotten: at or below that, a job that it does not know may have
+//   run. That concerns clocks alone that were set back.
 
 mod attend;
 mod schedule;
@@ -30,7 +33,7 @@ use turnwise::Executor;
 use turnwise::time::Timers;
 
 pub use attend::{Attendance, Missed};
-pub use schedule::{Schedule, StepZero, TickNumber};
+pub use schedule::{Schedule, TickNumber};
 
 use crate::sync::Mutex;
 use crate::user_code::owning;
@@ -44,14 +47,13 @@ use crate::user_code::owning;
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_locks::{NotMine, OncePerTick, Schedule};
+/// use turnwise_locks::ticks::{NotMine, OncePerTick, Schedule};
 ///
-/// let daily = OncePerTick::new(Schedule::every(Duration::from_secs(24 * 3600))?);
+/// let daily = OncePerTick::new(Schedule::every(Duration::from_secs(24 * 3600)));
 /// let first = daily.try_run("clean up", |tick| tick);
 /// let second = daily.try_run("clean up", |tick| tick);
 /// assert!(first.is_ok());
 /// assert!(matches!(second, Err(NotMine::Taken { .. }))); // unless it is midnight
-/// # Ok::<(), turnwise_locks::StepZero>(())
 /// ```
 #[derive(Clone)]
 pub struct OncePerTick {
@@ -129,17 +131,16 @@ impl OncePerTick {
     /// ```
     /// use std::time::Duration;
     /// use turnwise::{Clock, VirtualClock};
-    /// use turnwise_locks::{OncePerTick, Schedule, TickNumber};
+    /// use turnwise_locks::ticks::{OncePerTick, Schedule, TickNumber};
     ///
     /// let clock = VirtualClock::new();
     /// let wall = clock.clone();
-    /// let schedule = Schedule::every(Duration::from_secs(60))?;
+    /// let schedule = Schedule::every(Duration::from_secs(60));
     /// let jobs = OncePerTick::builder(schedule).wall(move || wall.now()).build();
     /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(TickNumber(0)));
     /// assert!(jobs.try_run("report", |tick| tick).is_err());
     /// clock.advance(Duration::from_secs(60));
     /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(TickNumber(1)));
-    /// # Ok::<(), turnwise_locks::StepZero>(())
     /// ```
     pub fn builder(schedule: Schedule) -> OncePerTickBuilder {
         OncePerTickBuilder {
@@ -185,11 +186,11 @@ impl OncePerTick {
     /// use turnwise::executor::DrainQueue;
     /// use turnwise::time::Timers;
     /// use turnwise::{Clock, VirtualClock};
-    /// use turnwise_locks::{Missed, OncePerTick, Schedule, TickNumber};
+    /// use turnwise_locks::ticks::{Missed, OncePerTick, Schedule, TickNumber};
     ///
     /// let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
     /// let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
-    /// let jobs = OncePerTick::builder(Schedule::every(Duration::from_secs(60))?)
+    /// let jobs = OncePerTick::builder(Schedule::every(Duration::from_secs(60)))
     ///     .wall(move || wall.now())
     ///     .timers(timers.clone())
     ///     .executor(queue.handle())
@@ -203,7 +204,6 @@ impl OncePerTick {
     /// assert_eq!(rx.try_recv(), Ok(TickNumber(1)));
     /// drop(attendance);
     /// assert!(timers.is_empty());
-    /// # Ok::<(), turnwise_locks::StepZero>(())
     /// ```
     pub fn attend(
         &self,

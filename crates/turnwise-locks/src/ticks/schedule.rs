@@ -1,6 +1,5 @@
 //! Which tick it is, and when the next one begins.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +19,12 @@ impl fmt::Display for TickNumber {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_locks::{Schedule, TickNumber};
+/// use turnwise_locks::ticks::{Schedule, TickNumber};
 ///
 /// let hour = Duration::from_secs(3600);
-/// let nightly = Schedule::every(24 * hour)?.offset(3 * hour); // at three, UTC
+/// let nightly = Schedule::every(24 * hour).offset(3 * hour); // at three, UTC
 /// assert_eq!(nightly.tick_at(2 * 24 * hour + 4 * hour), TickNumber(2));
 /// assert_eq!(nightly.tick_at(2 * 24 * hour + 2 * hour), TickNumber(1));
-/// # Ok::<(), turnwise_locks::StepZero>(())
 /// ```
 #[derive(Clone)]
 pub struct Schedule(Kind);
@@ -37,28 +35,15 @@ enum Kind {
     Own(Arc<dyn Fn(Duration) -> (u64, Duration) + Send + Sync>),
 }
 
-/// A schedule needs some time between its ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepZero;
-
-impl fmt::Display for StepZero {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a schedule needs some time between its ticks")
-    }
-}
-
-impl Error for StepZero {}
-
 impl Schedule {
     /// A tick each `step`, counted from the epoch.
     ///
-    /// # Errors
-    /// A step of zero has no ticks.
-    pub fn every(step: Duration) -> Result<Schedule, StepZero> {
-        match step.is_zero() {
-            true => Err(StepZero),
-            false => Ok(Schedule(Kind::Every { step, offset: Duration::ZERO })),
-        }
+    /// # Panics
+    /// If the step is zero.
+    #[track_caller]
+    pub fn every(step: Duration) -> Schedule {
+        assert!(!step.is_zero(), "a schedule needs some time between its ticks");
+        Schedule(Kind::Every { step, offset: Duration::ZERO })
     }
 
     /// Tick 0 begins so long after the epoch, and all others with it; all time before is of tick 0,
@@ -77,7 +62,7 @@ impl Schedule {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Schedule, TickNumber};
+    /// use turnwise_locks::ticks::{Schedule, TickNumber};
     ///
     /// // At ten and at twenty seconds of each minute.
     /// let twice = Schedule::from_fn(|time| {
@@ -106,13 +91,12 @@ impl Schedule {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Schedule, TickNumber};
+    /// use turnwise_locks::ticks::{Schedule, TickNumber};
     ///
-    /// let hourly = Schedule::every(Duration::from_secs(3600))?;
+    /// let hourly = Schedule::every(Duration::from_secs(3600));
     /// let early = Duration::from_millis(3_599_990); // ten milliseconds before one o'clock
     /// assert_eq!(hourly.tick_at(early), TickNumber(0));
     /// assert_eq!(hourly.nearest_tick_at(early), TickNumber(1));
-    /// # Ok::<(), turnwise_locks::StepZero>(())
     /// ```
     pub fn nearest_tick_at(&self, time: Duration) -> TickNumber {
         match self.period() {

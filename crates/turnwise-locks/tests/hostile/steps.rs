@@ -330,7 +330,7 @@ fn pin(pin: Key<Name, State>, key: usize, world: &Arc<World>) -> Option<Thing> {
             let ran = pin.try_run(move |state| body.run(&[key], &mut [state]));
             match ran {
                 Ok(value) => fate.came_to(world, Ok(value)),
-                Err(refused) => fate.refused(world, refused.reason()),
+                Err(refused) => fate.refused(world, &refused),
             }
         }
         2 | 3 => {
@@ -481,10 +481,7 @@ fn on_runs(world: &Arc<World>, key: usize) -> Option<Thing> {
             let (body, fate) = sent();
             match world.keyed.try_run(name, move |state| body.run(&[key], &mut [state])) {
                 Ok(value) => fate.came_to(world, Ok(value)),
-                Err(refused) => {
-                    fate.refused(world, refused.reason());
-                    drop(refused.into_closure());
-                }
+                Err(refused) => fate.refused(world, &refused),
             }
         }
         2..=4 => {

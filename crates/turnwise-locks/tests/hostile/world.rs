@@ -797,7 +797,11 @@ pub(crate) fn limits(leases: bool) -> Limits {
         _ => Duration::from_micros(of(60) as u64).into(),
     };
     let limits = if once_in(4) { limits.refuse_early() } else { limits };
-    if leases && once_in(3) { limits.lease(Duration::from_micros(of(200) as u64)) } else { limits }
+    if leases && once_in(3) {
+        limits.lease(Duration::from_micros(1 + of(200) as u64))
+    } else {
+        limits
+    }
 }
 
 /// With a wait that ends.

@@ -960,7 +960,7 @@ fn runs_that_are_tried_are_refused_rightly() {
                     let begun = now();
                     let run = |(): &mut ()| (now(), now());
                     let said = match step % 2 {
-                        0 => keyed.try_run(1, run).map_err(|refused| refused.reason().clone()),
+                        0 => keyed.try_run(1, run),
                         _ => keyed.run(1, run).map_err(|error| panic!("{error:?}")),
                     };
                     if let Err(error) = &said {

@@ -309,12 +309,9 @@ fn a_renewed_lease_is_measured_anew() {
 }
 
 #[test]
+#[should_panic(expected = "a lease needs some time")]
 fn a_lease_of_zero_is_refused() {
-    let (_, timers, locks) = by_hand();
-    let zero = Limits::NONE.lease(Duration::ZERO);
-    assert_eq!(locks.lock_within(1, zero).wait().unwrap_err(), LockError::LeaseZero);
-    assert_eq!(locks.lock_all([1, 2], zero).wait().unwrap_err(), LockError::LeaseZero);
-    assert!(locks.is_empty() && timers.is_empty());
+    let _ = Limits::NONE.lease(Duration::ZERO);
 }
 
 #[test]

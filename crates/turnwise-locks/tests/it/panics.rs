@@ -14,10 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use turnwise::{Clock, MonotonicClock, promise};
-use turnwise_locks::{
-    Keyed, Limits, Locks, Missed, Mutexes, OncePerTick, Rate, RateLimits, Run, RwLocks, Schedule,
-    SlotPool, TickNumber,
-};
+use turnwise_locks::rate::{Rate, RateLimits};
+use turnwise_locks::ticks::{Missed, OncePerTick, Schedule, TickNumber};
+use turnwise_locks::{Keyed, Limits, Locks, Mutexes, Run, RwLocks, SlotPool};
 
 use crate::common::must_end;
 
@@ -409,7 +408,7 @@ fn a_job_of_a_tick_is_dropped_before_the_panic_of_the_wall_clock() {
     ];
     must_end(|| {
         check(CALLS, |call, says| {
-            let schedule = Schedule::every(HOUR).unwrap();
+            let schedule = Schedule::every(HOUR);
             let jobs = OncePerTick::builder(schedule).wall(|| quiet_panic("a clock")).build();
             panics("a clock", || call(&jobs, says.loud()));
             assert_eq!(jobs.known(), 0);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use turnwise::time::Timers;
 use turnwise::{Actor, ThreadPool, VirtualClock};
-use turnwise_locks::{Rate, RateError, RateLimits};
+use turnwise_locks::rate::{Rate, RateError, RateLimits};
 
 use crate::common::{Wakes, must_end, poll};
 

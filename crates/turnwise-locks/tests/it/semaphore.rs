@@ -207,12 +207,17 @@ fn permits_come_and_go() {
 }
 
 #[test]
+#[should_panic(expected = "at least one permit")]
+fn a_request_for_no_permits_is_refused() {
+    let _ = Semaphore::new(1).try_acquire(0);
+}
+
+#[test]
 fn of_nothing_there_is_nothing() {
     let permits = Semaphore::new(0);
     let two = permits.acquire_within(2, Limits::NONE);
     assert_eq!(two.wait().unwrap_err(), LockError::TooMany { permits: 0 });
     assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Busy);
-    assert_eq!(permits.try_acquire(0).unwrap_err(), LockError::NoPermits);
     assert_eq!(permits.drain().unwrap_err(), LockError::Busy);
     permits.add(1);
     assert!(permits.try_acquire(1).is_ok());

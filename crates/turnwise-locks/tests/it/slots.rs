@@ -12,8 +12,8 @@ use crate::common::{Wakes, must_end, poll, until};
 use turnwise::time::Timers;
 use turnwise::{Clock, VirtualClock};
 use turnwise_locks::{
-    CleanUpError, FinishError, Limits, LockError, RepairError, RunSlotError, Slot, SlotBuildError,
-    SlotError, SlotId, SlotPool, SlotPoolBuilder, SlotState,
+    Limits, LockError, RunSlotError, Slot, SlotBuildError, SlotError, SlotId, SlotPool,
+    SlotPoolBuilder, SlotState,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -310,9 +310,9 @@ fn i5_a_failed_clean_up_is_quarantined() {
         })
         .build()
         .unwrap();
-    let failed = CleanUpError::Failed("dirty");
+    let failed = SlotError::CleanUp("dirty");
     let finished = pool.try_acquire().unwrap().finish();
-    assert_eq!(finished, Err(FinishError::CleanUp(failed.clone())));
+    assert_eq!(finished, Err(failed.clone()));
     assert_eq!(pool.view().quarantined, 1);
     let other = pool.try_acquire().unwrap();
     assert_eq!(other.id(), id(1));
@@ -320,14 +320,14 @@ fn i5_a_failed_clean_up_is_quarantined() {
     let mut waits = pool.acquire(Limits::NONE);
     assert!(poll(&mut waits, Waker::noop()).is_none());
     mood.store(2, SeqCst);
-    let broken = CleanUpError::Panicked("broken".into());
-    assert_eq!(pool.repair(id(0)), Err(RepairError::CleanUp(broken.clone())));
-    assert_eq!(pool.repair(id(1)), Err(RepairError::NotQuarantined));
-    assert_eq!(pool.repair(id(9)), Err(RepairError::NotQuarantined));
+    let broken = SlotError::CleanUpPanicked("broken".into());
+    assert_eq!(pool.repair(id(0)), Err(broken.clone()));
+    assert_eq!(pool.repair(id(1)), Err(SlotError::NotQuarantined));
+    assert_eq!(pool.repair(id(9)), Err(SlotError::NotQuarantined));
     assert!(poll(&mut waits, Waker::noop()).is_none());
     mood.store(0, SeqCst);
     assert_eq!(pool.repair(id(0)), Ok(()));
-    assert_eq!(pool.repair(id(0)), Err(RepairError::NotQuarantined));
+    assert_eq!(pool.repair(id(0)), Err(SlotError::NotQuarantined));
     assert_eq!(poll(&mut waits, Waker::noop()).unwrap().unwrap().id(), id(0));
     // The job's value is not lost with the slot.
     mood.store(1, SeqCst);
@@ -363,7 +363,7 @@ fn i5_slots_are_cleaned_before_their_first_use() {
         .clean_first()
         .build()
         .unwrap();
-    let stuck = SlotError::CleanUp(CleanUpError::Failed("stuck"));
+    let stuck = SlotError::CleanUp("stuck");
     assert_eq!(pool.try_acquire().unwrap_err(), stuck);
     assert_eq!(pool.try_acquire().unwrap().id(), id(1));
     assert_eq!(*dirty.lock().unwrap(), BTreeSet::from([0, 2, 3]));
@@ -415,9 +415,6 @@ fn i7_without_a_slot_nothing_is_run() {
     let busy = SlotError::NotAcquired(LockError::Busy);
     assert_eq!(run.unwrap_err(), RunSlotError::<(), _>::NotStarted(busy.clone()));
     assert_eq!(pool.try_acquire().unwrap_err(), busy);
-    let mut asked = pool.acquire(Limits::NONE.lease(Duration::ZERO));
-    let none = poll(&mut asked, Waker::noop()).expect("at once").unwrap_err();
-    assert_eq!(none, SlotError::NotAcquired(LockError::LeaseZero));
     drop(slot);
     assert_eq!(books.set_up.load(SeqCst), 1);
 }
@@ -497,7 +494,7 @@ fn i9_a_hung_holder_loses_its_slot() {
     **old += 1;
     assert_eq!(**old, 2);
     assert!(old.renew(SECOND).is_err() && old.remaining().is_none());
-    assert_eq!(old.finish(), Err(FinishError::Lost));
+    assert_eq!(old.finish(), Err(SlotError::Lost));
     assert!(!new.is_lost() && pool.try_acquire().is_err());
     assert_eq!(log.lock().unwrap().len(), 4);
     new.finish().unwrap();
@@ -547,7 +544,7 @@ fn i9_who_asks_finds_a_lease_over() {
         // It was reclaimed, elsewhere.
         let next = pool.acquire(Limits::NONE).wait().unwrap();
         assert!(next.fence() > slot.fence());
-        assert_eq!(slot.finish(), Err(FinishError::Lost));
+        assert_eq!(slot.finish(), Err(SlotError::Lost));
         assert_eq!(log.lock().unwrap()[2..5], ["set up", "reclaim 2", "clean up without a value"]);
     });
 }
@@ -583,7 +580,7 @@ fn i9_a_holder_that_cannot_be_ended_keeps_it() {
         clock.advance(SECOND);
         timers.run_due();
         until(|| !told.lock().unwrap().is_empty());
-        assert_eq!(*told.lock().unwrap(), [CleanUpError::Panicked("it does not die".into())]);
+        assert_eq!(*told.lock().unwrap(), [SlotError::CleanUpPanicked("it does not die".into())]);
         assert!(slot.is_lost() && pool.try_acquire().is_err());
         drop(slot);
         pool.repair(id(0)).unwrap();
@@ -671,7 +668,7 @@ fn i9_ends_and_expiries_meet() {
                         used.fetch_add(1, SeqCst);
                         match slot.finish() {
                             Ok(()) => {}
-                            Err(FinishError::Lost) => _ = lost.fetch_add(1, SeqCst),
+                            Err(SlotError::Lost) => _ = lost.fetch_add(1, SeqCst),
                             other => panic!("{other:?}"),
                         }
                     }
@@ -891,7 +888,7 @@ fn hooks_may_use_the_pool() {
             })
             .clean_up(move |slot, _| {
                 let pool = get(&in_clean_up);
-                assert_eq!(pool.repair(slot), Err(RepairError::NotQuarantined));
+                assert_eq!(pool.repair(slot), Err(SlotError::NotQuarantined));
                 assert_eq!(pool.view().each[slot.index()].state, SlotState::CleanUp);
                 if failures.fetch_add(1, SeqCst) == 3 { Err("dirty") } else { Ok(()) }
             })
@@ -901,7 +898,7 @@ fn hooks_may_use_the_pool() {
                 assert_eq!(pool.view().each[slot.index()].state, SlotState::Reclaim);
                 drop(pool.try_acquire());
                 // As one that kills a process, so the others of the test can look.
-                assert_eq!(pool.repair(slot), Err(RepairError::NotQuarantined));
+                assert_eq!(pool.repair(slot), Err(SlotError::NotQuarantined));
             })
             .on_quarantine(move |slot, _| get(&in_quarantine).repair(slot).unwrap())
             .timers(timers.clone())
@@ -915,7 +912,7 @@ fn hooks_may_use_the_pool() {
         clock.advance(SECOND);
         timers.run_due();
         until(|| pool.view().free == 3);
-        assert_eq!(late.finish(), Err(FinishError::Lost));
+        assert_eq!(late.finish(), Err(SlotError::Lost));
         let _ = pool.try_acquire().unwrap().finish();
         until(|| pool.view().free == 3);
         drop(itself.lock().unwrap().take());
@@ -992,11 +989,19 @@ fn a_pool_is_gone_with_what_is_quarantined() {
 }
 
 #[test]
-fn bad_settings_are_named() {
-    let lease = SlotPool::builder(1).lease(Duration::ZERO).build();
-    assert_eq!(lease.unwrap_err(), SlotBuildError::LeaseZero);
-    let late = SlotPool::builder(1).on_quarantine(|_, _| ()).set_up(|_| Ok::<_, ()>(())).build();
-    assert_eq!(late.unwrap_err(), SlotBuildError::SetUpLate);
+#[should_panic(expected = "a lease needs some time")]
+fn a_lease_of_zero_is_refused() {
+    let _ = SlotPool::builder(1).lease(Duration::ZERO);
+}
+
+#[test]
+#[should_panic(expected = "`set_up` comes before its hooks")]
+fn a_set_up_that_comes_late_is_refused() {
+    let _ = SlotPool::builder(1).on_quarantine(|_, _| ()).set_up(|_| Ok::<_, ()>(()));
+}
+
+#[test]
+fn a_lease_may_be_longer_than_any_clock() {
     // A lease that no clock can show.
     let pool = SlotPool::builder(1).lease(Duration::MAX).build().unwrap();
     let slot = pool.try_acquire().unwrap();
@@ -1016,7 +1021,7 @@ fn a_drop_that_panics_quarantines() {
     }
     let pool = SlotPool::builder(1).set_up(|_| Ok::<_, ()>(Bad)).build().unwrap();
     let finished = pool.try_acquire().unwrap().finish();
-    assert_eq!(finished, Err(FinishError::CleanUp(CleanUpError::Panicked("bad".into()))));
+    assert_eq!(finished, Err(SlotError::CleanUpPanicked("bad".into())));
     pool.repair(id(0)).unwrap();
     drop(pool.try_acquire().unwrap());
     assert_eq!(pool.view().quarantined, 1);

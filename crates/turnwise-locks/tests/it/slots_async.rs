@@ -13,8 +13,7 @@ use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{Promise, VirtualClock, promise};
 use turnwise_locks::{
-    CleanUpError, Limits, LockError, RunSlotError, SlotError, SlotPool, SlotPoolBuilder, SlotRun,
-    SlotState,
+    Limits, LockError, RunSlotError, SlotError, SlotPool, SlotPoolBuilder, SlotRun, SlotState,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -234,8 +233,8 @@ fn what_fails_at_the_end_of_a_lease_is_quarantined() {
     let mut told: Vec<_> = told.try_iter().collect();
     told.sort_by_key(|(slot, _)| *slot);
     let text = "cannot be killed".to_string();
-    let failed = CleanUpError::Failed("the disk is full");
-    assert_eq!(told, [(0, failed), (1, CleanUpError::Panicked(text))]);
+    let failed = SlotError::CleanUp("the disk is full");
+    assert_eq!(told, [(0, failed), (1, SlotError::CleanUpPanicked(text))]);
     assert_eq!(poll(&mut zero), Poll::Ready(Err(RunSlotError::Cut)));
 }
 
@@ -267,9 +266,6 @@ fn a_job_that_was_not_started_says_why() {
     let pool = SlotPool::builder(1).set_up(|_| Err::<(), _>("no such device")).build().unwrap();
     let mut run = pool.run_async(Limits::NONE, async |_| ());
     let why = RunSlotError::NotStarted(SlotError::SetUp("no such device"));
-    assert_eq!(poll(&mut run), Poll::Ready(Err(why)));
-    let mut run = pool.run_async(lease(Duration::ZERO), async |_| ());
-    let why = RunSlotError::NotStarted(SlotError::NotAcquired(LockError::LeaseZero));
     assert_eq!(poll(&mut run), Poll::Ready(Err(why)));
     pool.close();
     let mut run = pool.run_async(Limits::NONE, async |_| ());

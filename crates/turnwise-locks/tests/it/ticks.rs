@@ -10,14 +10,14 @@ use std::time::Duration;
 use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{Clock, VirtualClock};
-use turnwise_locks::{Attendance, Missed, NotMine, OncePerTick, Schedule, StepZero, TickNumber};
+use turnwise_locks::ticks::{Attendance, Missed, NotMine, OncePerTick, Schedule, TickNumber};
 
 use crate::common::must_end;
 
 const STEP: Duration = Duration::from_secs(60);
 
 fn schedule() -> Schedule {
-    Schedule::every(STEP).unwrap()
+    Schedule::every(STEP)
 }
 
 /// Jobs by a clock of the test's.
@@ -168,15 +168,20 @@ fn a_clock_set_back_repeats_nothing() {
 
 #[test]
 fn schedules_cut_time() {
-    assert_eq!(Schedule::every(Duration::ZERO).unwrap_err(), StepZero);
-    let hours = Schedule::every(Duration::from_secs(3600)).unwrap();
+    let hours = Schedule::every(Duration::from_secs(3600));
     let late = hours.clone().offset(Duration::from_secs(600));
     for (time, tick, shifted) in [(0, 0, 0), (599, 0, 0), (3_600, 1, 0), (4_200, 1, 1)] {
         assert_eq!(hours.tick_at(Duration::from_secs(time)), TickNumber(tick));
         assert_eq!(late.tick_at(Duration::from_secs(time)), TickNumber(shifted));
     }
-    let fast = Schedule::every(Duration::from_nanos(1)).unwrap();
+    let fast = Schedule::every(Duration::from_nanos(1));
     assert_eq!(fast.tick_at(Duration::MAX), TickNumber(u64::MAX));
+}
+
+#[test]
+#[should_panic(expected = "some time between its ticks")]
+fn schedules_without_time_between_ticks_are_refused() {
+    Schedule::every(Duration::ZERO);
 }
 
 /// An attendance by hand.
@@ -300,7 +305,7 @@ fn a_job_may_end_its_attendance() {
 #[test]
 fn it_runs_by_itself() {
     must_end(|| {
-        let jobs = OncePerTick::new(Schedule::every(Duration::from_millis(2)).unwrap());
+        let jobs = OncePerTick::new(Schedule::every(Duration::from_millis(2)));
         let (tx, rx) = mpsc::channel();
         let attendance = jobs.attend("job", Missed::Skip, move |tick| _ = tx.send(tick));
         let ticks: Vec<_> = rx.iter().take(5).collect();

@@ -7,7 +7,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use turnwise_locks::{Admission, InMemory, Limits, Locks, OncePerTick, Schedule, SlotPool};
+use turnwise_locks::admission::{Admission, InMemory};
+use turnwise_locks::ticks::{OncePerTick, Schedule};
+use turnwise_locks::{Limits, Locks, SlotPool};
 use turnwise_redis::Remote;
 
 type Said = Result<String, Box<dyn Error + Send + Sync>>;
@@ -20,7 +22,7 @@ pub(crate) async fn here() -> Result<[String; 4], Box<dyn Error + Send + Sync>> 
     }
     .await;
     let once: Said = async {
-        let jobs = OncePerTick::new(Schedule::every(WEEK)?);
+        let jobs = OncePerTick::new(Schedule::every(WEEK));
         Ok(include!("once.rs"))
     }
     .await;
@@ -45,7 +47,7 @@ pub(crate) async fn far(remote: &Remote) -> Result<[String; 4], Box<dyn Error + 
     }
     .await;
     let once: Said = async {
-        let jobs = remote.once_per_tick(Schedule::every(WEEK)?)?;
+        let jobs = remote.once_per_tick(Schedule::every(WEEK))?;
         Ok(include!("once.rs"))
     }
     .await;

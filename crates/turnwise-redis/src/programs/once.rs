@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use turnwise_redis::{Attendance, Remote};
+use turnwise_redis::Remote;
+use turnwise_redis::ticks::Attendance;
 
 /// Runs a command once per tick, on one machine of all that try.
 ///

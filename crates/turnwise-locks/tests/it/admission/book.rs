@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use turnwise_locks::{Admission, Apply, CommitError, Ledger, Loaded};
+use turnwise_locks::admission::{Admission, Apply, CommitError, Ledger};
 
 /// One call of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,14 +145,14 @@ impl Ledger<u64> for Book {
     type Row = u64;
     type Error = Trouble;
 
-    fn load(&mut self) -> Result<Loaded<u64>, Trouble> {
+    fn load(&mut self) -> Result<Vec<(u64, u64)>, Trouble> {
         let free = self.disk().open.is_none();
         self.disk().rule(free, "load in a unit of work");
         let fate = self.fate(Call::Load);
         after(fate, Call::Load);
         let mut disk = self.disk();
         match fate {
-            Fate::Good => Ok(disk.rows.iter().copied().collect()),
+            Fate::Good => Ok(disk.rows.to_vec()),
             _ => Err(disk.trouble()),
         }
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, EndCause, Reason, StopCause, ThreadPool};
-use turnwise_locks::{Admission, Admitted, InMemory, LimitError, Limits, Refused};
+use turnwise_locks::Limits;
+use turnwise_locks::admission::{Admission, Admitted, InMemory, LimitError, Refused};
 
 use super::book::{Book, Call, Desk, Entry, Fate, Raffle, book};
 use crate::common::{must_end, until};

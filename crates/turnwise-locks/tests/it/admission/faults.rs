@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use turnwise::executor::DrainQueue;
-use turnwise_locks::{Admission, Admitted, Fault, InMemory, Limits, OpenError, Refused};
+use turnwise_locks::Limits;
+use turnwise_locks::admission::{Admission, Admitted, Fault, InMemory, OpenError, Refused};
 
 use super::book::{Call, Desk, Entry, Fate, Raffle, Trouble, book};
 
@@ -389,10 +390,10 @@ impl Drop for Odd {
 /// It keeps what the desk needs to find out.
 struct Names(Vec<(u64, u64)>, Vec<(u64, u64)>);
 
-impl turnwise_locks::Ledger<Odd> for Names {
+impl turnwise_locks::admission::Ledger<Odd> for Names {
     type Row = ();
     type Error = String;
-    fn load(&mut self) -> Result<turnwise_locks::Loaded<Odd>, String> {
+    fn load(&mut self) -> Result<Vec<(Odd, u64)>, String> {
         Ok(self.0.iter().map(|(id, place)| (Odd(*id, ""), *place)).collect())
     }
     fn begin(&mut self) -> Result<(), String> {
@@ -402,7 +403,7 @@ impl turnwise_locks::Ledger<Odd> for Names {
         self.1.push((id.0, place));
         Ok(())
     }
-    fn commit(&mut self) -> Result<(), turnwise_locks::CommitError<String>> {
+    fn commit(&mut self) -> Result<(), turnwise_locks::admission::CommitError<String>> {
         self.0.append(&mut self.1);
         Ok(())
     }
@@ -444,11 +445,11 @@ fn errors_keep_their_type() {
         }
     }
     struct Never(Arc<Mutex<u8>>);
-    impl turnwise_locks::Ledger<u8> for Never {
+    impl turnwise_locks::admission::Ledger<u8> for Never {
         type Row = ();
         type Error = Kind;
-        fn load(&mut self) -> Result<turnwise_locks::Loaded<u8>, Kind> {
-            Ok(turnwise_locks::Loaded::EMPTY)
+        fn load(&mut self) -> Result<Vec<(u8, u64)>, Kind> {
+            Ok(Vec::new())
         }
         fn begin(&mut self) -> Result<(), Kind> {
             Err(Kind(self.0.clone()))
@@ -456,7 +457,7 @@ fn errors_keep_their_type() {
         fn enter(&mut self, _: &u8, _: u64) -> Result<(), Kind> {
             Ok(())
         }
-        fn commit(&mut self) -> Result<(), turnwise_locks::CommitError<Kind>> {
+        fn commit(&mut self) -> Result<(), turnwise_locks::admission::CommitError<Kind>> {
             Ok(())
         }
         fn roll_back(&mut self) {}

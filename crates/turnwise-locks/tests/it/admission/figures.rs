@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use turnwise::executor::DrainQueue;
-use turnwise_locks::{Admission, InMemory, LimitError, Limits, Refused};
+use turnwise_locks::Limits;
+use turnwise_locks::admission::{Admission, InMemory, LimitError, Refused};
 
 use super::book::{Call, book};
 use crate::common::{must_end, until};

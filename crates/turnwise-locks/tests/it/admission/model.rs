@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use turnwise::executor::DrainQueue;
-use turnwise_locks::{Admission, Limits, Refused};
+use turnwise_locks::Limits;
+use turnwise_locks::admission::{Admission, Refused};
 
 use super::book::{Call, Entry, Fate, book};
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{Clock, VirtualClock};
-use turnwise_locks::{Admission, Limits, Refused};
+use turnwise_locks::Limits;
+use turnwise_locks::admission::{Admission, Refused};
 
 use super::book::{Call, Desk, Fate, Raffle, book};
 use crate::common::{Wakes, must_end, poll, until};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use turnwise_redis::{Admission, Row};
+use turnwise_redis::admission::{Admission, Row};
 
 use crate::Options;
 use crate::common;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 
-use turnwise_redis::{Admission, Admitted, Refused};
+use turnwise_redis::admission::{Admission, Admitted, Refused};
 
 use crate::Options;
 use crate::common;

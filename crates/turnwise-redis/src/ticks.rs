@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnwise_locks::{Schedule, StepZero, TickNumber};
+pub use turnwise_locks::ticks::{Schedule, TickNumber};
 
 use crate::attempt::{Acquire, Caller};
 use crate::business::Handles;
@@ -26,7 +26,8 @@ use crate::time::Moment;
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_redis::{Attendance, Remote};
+/// use turnwise_redis::ticks::Attendance;
+/// use turnwise_redis::Remote;
 ///
 /// let hourly = Remote::in_memory().ticks().job("backup", Duration::from_secs(3600))?;
 /// let Attendance::Mine(run) = hourly.attend().wait()? else { panic!("it is taken") };
@@ -44,22 +45,23 @@ pub struct Ticks {
 /// Runs a job once per tick among all programs that use the store: see
 /// [`Remote::once_per_tick`](crate::Remote::once_per_tick).
 ///
-/// Its calls are those of the in-process [`OncePerTick`](turnwise_locks::OncePerTick), and so is
+/// Its calls are those of the in-process [`OncePerTick`](turnwise_locks::ticks::OncePerTick), and so is
 /// the tick that a call belongs to: the one that has begun, or with [`nearest`](Self::nearest) the
 /// one that begins nearest to it. The store's clock says what time it is. Clones are the same jobs.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_locks::Schedule;
-/// use turnwise_redis::{NotMine, Remote};
+/// use turnwise_locks::ticks::Schedule;
+/// use turnwise_redis::ticks::NotMine;
+/// use turnwise_redis::Remote;
 ///
-/// let daily = Schedule::every(Duration::from_secs(24 * 3600))?;
+/// let daily = Schedule::every(Duration::from_secs(24 * 3600));
 /// let jobs = Remote::in_memory().once_per_tick(daily)?;
 /// assert!(jobs.try_run("clean up", |tick| println!("tick {tick}")).is_ok());
 /// let second = jobs.try_run("clean up", |_| unreachable!());
 /// assert!(matches!(second, Err(NotMine::Taken { .. }))); // unless it is midnight
-/// # Ok::<(), turnwise_locks::StepZero>(())
+/// # Ok::<(), turnwise_redis::ticks::JobError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct OncePerTick {
@@ -104,10 +106,10 @@ impl fmt::Display for NotMine {
 impl std::error::Error for NotMine {}
 
 impl OncePerTick {
-    pub(crate) fn new(ticks: Ticks, schedule: Schedule) -> Result<Self, StepZero> {
-        let (every, offset) = schedule.period().ok_or(StepZero)?;
+    pub(crate) fn new(ticks: Ticks, schedule: Schedule) -> Result<Self, JobError> {
+        let (every, offset) = schedule.period().ok_or(JobError::OwnSchedule)?;
         if every < Duration::from_micros(1) {
-            return Err(StepZero);
+            return Err(JobError::Step);
         }
         Ok(OncePerTick { ticks, every, offset, nearest: false, overlap: false })
     }
@@ -160,7 +162,7 @@ impl OncePerTick {
         let job = match self.ticks.job(job, self.every) {
             Ok(job) => job,
             Err(JobError::Name(error)) => return Acquire::over(Err(error.into())),
-            Err(JobError::Step(_)) => unreachable!("it was looked at"),
+            Err(JobError::Step | JobError::OwnSchedule) => unreachable!("it was looked at"),
         };
         let job = job.offset(self.offset.saturating_add(self.later()));
         if self.overlap { job.overlapping().attend() } else { job.attend() }
@@ -203,15 +205,18 @@ pub struct Job {
 pub enum JobError {
     /// The name is not valid.
     Name(NameError),
-    /// The time between ticks is zero.
-    Step(StepZero),
+    /// The time between ticks is less than a microsecond.
+    Step,
+    /// The schedule was made by [`Schedule::from_fn`]: the store counts periods.
+    OwnSchedule,
 }
 
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JobError::Name(error) => error.fmt(f),
-            JobError::Step(error) => error.fmt(f),
+            JobError::Step => f.write_str("ticks are a microsecond apart at least"),
+            JobError::OwnSchedule => f.write_str("a store counts ticks of one length"),
         }
     }
 }
@@ -256,7 +261,7 @@ impl Ticks {
     ///
     /// An attempt belongs to the tick whose beginning is nearest: from half of `every` before it to
     /// half after it. Contenders that are called at the beginning of a tick, as by cron, agree on
-    /// it although their clocks differ. The in-process [`OncePerTick`](turnwise_locks::OncePerTick)
+    /// it although their clocks differ. The in-process [`OncePerTick`](turnwise_locks::ticks::OncePerTick)
     /// has one clock, and counts from the beginning of a tick to the next.
     ///
     /// # Errors
@@ -264,7 +269,7 @@ impl Ticks {
     pub fn job(&self, name: &str, every: Duration) -> Result<Job, JobError> {
         // The store counts microseconds.
         if every < Duration::from_micros(1) {
-            return Err(JobError::Step(StepZero));
+            return Err(JobError::Step);
         }
         let key = self.client.key("tick", name).map_err(JobError::Name)?;
         let (client, name) = (self.client.clone(), name.into());
