@@ -7,7 +7,7 @@ use turnwise::Limit;
 use crate::user_code::{catch, discard};
 
 /// How long a run, or a request for a lock, a permit or a slot, waits for its turn, and how long it
-/// may take then: two durations that cannot be mixed up. A `Duration` alone is the wait.
+/// may take then: two durations that cannot be mixed up, for a `Duration` alone is neither.
 ///
 /// The wait is measured once, from the call to the start. A wait of zero is one immediate attempt
 /// that overtakes no other; an executor has a millisecond to begin it.
@@ -26,6 +26,13 @@ use crate::user_code::{catch, discard};
 /// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(60));
 /// assert_eq!(keyed.run_within("job", limits, |()| 2)?, 2);
 /// # Ok::<(), turnwise_locks::RunError<i32>>(())
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use std::time::Duration;
+/// # use turnwise_locks::Locks;
+/// let locks = Locks::new();
+/// let guard = locks.lock_within("job", Duration::from_secs(5)); // waits, or lasts?
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -159,12 +166,6 @@ impl Default for Limits {
 
 impl From<Limit> for Limits {
     fn from(wait: Limit) -> Self {
-        Limits::wait(wait)
-    }
-}
-
-impl From<Duration> for Limits {
-    fn from(wait: Duration) -> Self {
         Limits::wait(wait)
     }
 }

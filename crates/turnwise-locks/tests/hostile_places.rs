@@ -386,8 +386,8 @@ fn quietly(world: &Weak<World>) {
 fn limits() -> Limits {
     let limits = match of(3) {
         0 => Limits::NONE,
-        1 => Duration::ZERO.into(),
-        _ => Duration::from_micros(of(100) as u64).into(),
+        1 => Limits::wait(Duration::ZERO),
+        _ => Limits::wait(Duration::from_micros(of(100) as u64)),
     };
     if of(4) == 0 { limits.refuse_early() } else { limits }
 }

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-use turnwise_locks::RunError;
+use turnwise_locks::{Limits, RunError};
 use world::{
     Body, KEYS, Kind, Name, PERMITS, PROGRAM, PROGRESS, Plan, Sums, TAME, World, of, seeded,
     swallow,
@@ -125,7 +125,7 @@ fn is_usable(world: &Arc<World>) {
             let name = Name::new(world, key);
             // With an executor, there is no trial: a moment for it to begin.
             let ran = match world.plan.executor {
-                true => world.keyed.run_within(name, Duration::ZERO, f),
+                true => world.keyed.run_within(name, Limits::wait(Duration::ZERO), f),
                 false => world.keyed.try_run(name, f).map_err(RunError::from),
             };
             match ran {

@@ -135,11 +135,12 @@ impl Admission {
     /// ```
     /// use std::time::Duration;
     /// use turnwise_redis::admission::Refused;
-    /// use turnwise_redis::Remote;
+    /// use turnwise_redis::{Limits, Remote};
     ///
     /// let raffle = Remote::in_memory().admission("raffle", 1)?;
     /// let reserved = raffle.reserve("ada").wait()?;
-    /// assert_eq!(raffle.admit_within("bob", "", Duration::ZERO).wait(), Err(Refused::Busy));
+    /// let at_once = Limits::wait(Duration::ZERO);
+    /// assert_eq!(raffle.admit_within("bob", "", at_once).wait(), Err(Refused::Busy));
     /// let waits = raffle.admit("bob", "");
     /// reserved.cancel().wait()??;
     /// assert_eq!(waits.wait()?.place, 1);
@@ -174,11 +175,11 @@ impl Admission {
     /// ```
     /// use std::time::Duration;
     /// use turnwise_redis::admission::Refused;
-    /// use turnwise_redis::Remote;
+    /// use turnwise_redis::{Limits, Remote};
     ///
     /// let raffle = Remote::in_memory().admission("raffle", 1)?;
-    /// assert_eq!(raffle.apply("ada", Duration::from_secs(5)).wait()?.place, 1);
-    /// let late = raffle.apply("bob", Duration::from_secs(5)).wait();
+    /// assert_eq!(raffle.apply("ada", Limits::wait(Duration::from_secs(5))).wait()?.place, 1);
+    /// let late = raffle.apply("bob", Limits::wait(Duration::from_secs(5))).wait();
     /// assert_eq!(late.unwrap_err(), Refused::Closed { limit: 1 });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

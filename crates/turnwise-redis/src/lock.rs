@@ -45,7 +45,7 @@ use crate::time::{Moment, SHORTEST, after};
 /// let guard = locks.lock_within("raffle 633", limits).wait()?;
 /// assert!(guard.remaining() <= Duration::from_secs(6));
 ///
-/// let late = locks.lock_within("raffle 633", Duration::from_millis(20)).wait();
+/// let late = locks.lock_within("raffle 633", Limits::wait(Duration::from_millis(20))).wait();
 /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
 /// guard.release().wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -84,7 +84,7 @@ impl Locks {
     /// Requests a lock that is free now and that no other request waits for: it overtakes no
     /// waiter. The answer comes from the store.
     pub fn try_lock(&self, name: &str) -> Acquire<Guard> {
-        self.lock_within(name, Duration::ZERO)
+        self.lock_within(name, Limits::wait(Duration::ZERO))
     }
 
     /// Requests a lock with limits on the wait and on the hold. A wait of zero is one attempt. A

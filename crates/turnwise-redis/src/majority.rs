@@ -177,7 +177,7 @@ impl Majority {
     /// Requests a lock with one attempt. [`LockError::Busy`] may also mean that several clients
     /// tried at once, and none had a majority.
     pub fn try_lock(&self, name: &str) -> Acquire<MajorityGuard> {
-        self.lock_within(name, Duration::ZERO)
+        self.lock_within(name, Limits::wait(Duration::ZERO))
     }
 
     /// Requests a lock with limits on the time of attempts and on the hold. A hold with a lease of
@@ -198,7 +198,8 @@ impl Majority {
     /// // Clocks may differ by a hundredth.
     /// assert!(guard.remaining() < Duration::from_secs(6) * 99 / 100);
     ///
-    /// let late = majority.lock_within("raffle 633", Duration::from_millis(20)).wait();
+    /// let wait = Limits::wait(Duration::from_millis(20));
+    /// let late = majority.lock_within("raffle 633", wait).wait();
     /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

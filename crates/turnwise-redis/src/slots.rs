@@ -55,12 +55,13 @@ impl std::error::Error for SlotsError {}
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_redis::{LockError, Remote};
+/// use turnwise_redis::{Limits, LockError, Remote};
 ///
 /// let boxes = Remote::in_memory().slots("boxes", 2)?;
 /// let (a, b) = (boxes.take().wait()?, boxes.take().wait()?);
 /// assert_eq!((a.place(), b.place()), (1, 2));
-/// assert_eq!(boxes.take_within(Duration::ZERO).wait().unwrap_err(), LockError::Busy);
+/// let busy = boxes.take_within(Limits::wait(Duration::ZERO)).wait();
+/// assert_eq!(busy.unwrap_err(), LockError::Busy);
 /// a.release().wait()?;
 /// assert_eq!(boxes.take().wait()?.place(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -45,9 +45,10 @@ pub struct Ticks {
 /// Runs a job once per tick among all programs that use the store: see
 /// [`Remote::once_per_tick`](crate::Remote::once_per_tick).
 ///
-/// Its calls are those of the in-process [`OncePerTick`](turnwise_locks::ticks::OncePerTick), and so is
-/// the tick that a call belongs to: the one that has begun, or with [`nearest`](Self::nearest) the
-/// one that begins nearest to it. The store's clock says what time it is. Clones are the same jobs.
+/// Its calls are those of the in-process [`OncePerTick`](turnwise_locks::ticks::OncePerTick), and
+/// so is the tick that a call belongs to: the one that has begun, or with
+/// [`nearest`](Self::nearest) the one that begins nearest to it. The store's clock says what time
+/// it is. Clones are the same jobs.
 ///
 /// # Examples
 /// ```
@@ -261,8 +262,9 @@ impl Ticks {
     ///
     /// An attempt belongs to the tick whose beginning is nearest: from half of `every` before it to
     /// half after it. Contenders that are called at the beginning of a tick, as by cron, agree on
-    /// it although their clocks differ. The in-process [`OncePerTick`](turnwise_locks::ticks::OncePerTick)
-    /// has one clock, and counts from the beginning of a tick to the next.
+    /// it although their clocks differ. The in-process
+    /// [`OncePerTick`](turnwise_locks::ticks::OncePerTick) has one clock, and counts from the
+    /// beginning of a tick to the next.
     ///
     /// # Errors
     /// [`JobError`].

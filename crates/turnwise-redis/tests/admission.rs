@@ -96,8 +96,8 @@ contract! {
         let bob = admissions[1].reserve("bob").wait().unwrap();
         assert_eq!((ada.place(), bob.place()), (1, 2));
         assert!(bob.fence() > ada.fence());
-        assert_eq!(admissions[2].admit_within("cyd", "", Duration::ZERO).wait(), Err(Refused::Busy));
-        let other = admissions[2].admit_within("ada", "", Duration::ZERO).wait();
+        assert_eq!(admissions[2].admit_within("cyd", "", Limits::wait(Duration::ZERO)).wait(), Err(Refused::Busy));
+        let other = admissions[2].admit_within("ada", "", Limits::wait(Duration::ZERO)).wait();
         assert_eq!(other, Err(Refused::Pending { place: Some(1) }));
         let mut wait = Vec::new();
         for n in 0..3 {
@@ -105,7 +105,7 @@ contract! {
             wait.push(admissions[n % 3].admit(&name, name.clone()));
             until("it waits", || info(&admissions[0]).waiting == n as u64 + 1);
         }
-        let again = admissions[2].reserve_within("w2", Duration::ZERO).wait();
+        let again = admissions[2].reserve_within("w2", Limits::wait(Duration::ZERO)).wait();
         assert_eq!(again.unwrap_err(), Refused::Pending { place: None });
         let (first, second) = (ada.fence(), bob.fence());
         bob.cancel().wait().unwrap().unwrap();
@@ -130,7 +130,7 @@ contract! {
         let admission = world.client(builder().lease(lease)).admission("a", 1).unwrap();
         let other = world.client(builder()).admission("a", 1).unwrap();
         let reservation = admission.reserve("ada").wait().unwrap();
-        let late = other.admit_within("bob", "", lease * 3).wait();
+        let late = other.admit_within("bob", "", Limits::wait(lease * 3)).wait();
         assert!(matches!(late, Err(Refused::TimedOut { .. } | Refused::Store(_))), "{late:?}");
         assert!(!reservation.is_lost());
         let (place, fence) = (reservation.place(), reservation.fence());
@@ -178,7 +178,7 @@ contract! {
         // A waiter without hope is dismissed.
         let held = [0, 1].map(|n| admissions[n].reserve(&format!("h{n}")).wait().unwrap());
         let (began, limit) = (Instant::now(), Duration::from_millis(300));
-        let late = admissions[0].admit_within("late", "", limit).wait();
+        let late = admissions[0].admit_within("late", "", Limits::wait(limit)).wait();
         match late {
             Err(Refused::TimedOut { waited }) => assert!(waited >= limit),
             Err(Refused::Store(error)) if !world.is_sound() => assert!(error.is_transient()),
@@ -408,7 +408,10 @@ fn who_is_refused_is_not_in() {
     let admission = builder().over(late.clone()).unwrap().admission("a", 1).unwrap();
     let other = builder().over(store.clone()).unwrap().admission("a", 1).unwrap();
     let held = other.reserve("ada").wait().unwrap();
-    assert_eq!(admission.admit_within("bob", "", Duration::ZERO).wait(), Err(Refused::Busy));
+    assert_eq!(
+        admission.admit_within("bob", "", Limits::wait(Duration::ZERO)).wait(),
+        Err(Refused::Busy)
+    );
     held.cancel().wait().unwrap().unwrap();
     let copy = late.copy.lock().unwrap().take().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use support::{Server, until};
 use tokio::runtime::{Builder, Runtime};
 use turnwise_redis::step::{Op, Step};
-use turnwise_redis::{Called, LockError, Locks, MemoryStore, NoticeSink, Remote, Store};
+use turnwise_redis::{Called, Limits, LockError, Locks, MemoryStore, NoticeSink, Remote, Store};
 
 const SHORT: Duration = Duration::from_millis(60);
 
@@ -101,7 +101,7 @@ fn what_is_dropped_is_told_before_the_next_attempt() {
         });
         let slots = remote.slots("s", 2).unwrap();
         for _ in 0..300 {
-            let take = || slots.take_within(Duration::ZERO).wait().unwrap();
+            let take = || slots.take_within(Limits::wait(Duration::ZERO)).wait().unwrap();
             drop((take(), take()));
         }
     }
@@ -232,9 +232,9 @@ fn what_a_runtime_had_connected_is_connected_anew() {
     let late =
         |error: &LockError| matches!(error, LockError::Store(_) | LockError::TimedOut { .. });
     let began = Instant::now();
-    let error = runtime.block_on(locks.lock_within("a", limit)).unwrap_err();
+    let error = runtime.block_on(locks.lock_within("a", Limits::wait(limit))).unwrap_err();
     assert!(late(&error), "{error}");
-    let error = locks.lock_within("a", limit).wait().unwrap_err();
+    let error = locks.lock_within("a", Limits::wait(limit)).wait().unwrap_err();
     assert!(late(&error), "{error}");
     let mut asked = locks.lock("a");
     assert!(asked.wait_timeout(limit).is_none());

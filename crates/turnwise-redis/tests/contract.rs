@@ -84,7 +84,7 @@ contract! {
         let held = [two.take().wait().unwrap(), two.take().wait().unwrap()];
         let told = LockError::OtherPlaces { places: 2 };
         assert_eq!(four.take().wait().unwrap_err(), told);
-        assert_eq!(one.take_within(Duration::ZERO).wait().unwrap_err(), told);
+        assert_eq!(one.take_within(Limits::wait(Duration::ZERO)).wait().unwrap_err(), told);
         assert_eq!(four.info().wait().unwrap().unwrap_err(), told);
         drop(held);
         until("nobody holds one", || two.info().wait().unwrap().unwrap().held.is_empty());
@@ -184,7 +184,7 @@ contract! {
         assert_eq!((info.held.len(), &info.quarantined[..], info.free), (0, &[1][..], 1));
         assert_eq!(pool.run(Limits::NONE, |slot| slot.id().index()), Ok(1));
         let held = slots.take().wait().unwrap();
-        assert_eq!(slots.take_within(Duration::ZERO).wait().unwrap_err(), LockError::Busy);
+        assert_eq!(slots.take_within(Limits::wait(Duration::ZERO)).wait().unwrap_err(), LockError::Busy);
         // Repaired, and still dirty: the next job cleans it up first, or reports that it cannot.
         let repaired = slots.repair(1).wait().unwrap().unwrap();
         assert!(repaired || !world.is_sound());
@@ -213,7 +213,7 @@ contract! {
         let other = clients[1].locks();
         assert_eq!(other.try_lock("a").wait().unwrap_err(), LockError::Busy);
         let limit = Duration::from_millis(400);
-        let (began, late) = (Instant::now(), other.lock_within("a", limit).wait());
+        let (began, late) = (Instant::now(), other.lock_within("a", Limits::wait(limit)).wait());
         match late {
             Err(LockError::TimedOut { waited }) => assert!(waited >= limit),
             Err(LockError::Store(error)) if !world.is_sound() => assert!(error.is_transient()),
@@ -282,7 +282,7 @@ contract! {
         let holder = world.client(builder().lease(lease));
         let guard = holder.locks().lock("a").wait().unwrap();
         let other = world.client(builder()).locks();
-        let late = other.lock_within("a", lease * 3).wait();
+        let late = other.lock_within("a", Limits::wait(lease * 3)).wait();
         assert!(late.is_err(), "{late:?}");
         assert!(!guard.is_lost());
         let released = guard.release().wait();
@@ -310,9 +310,9 @@ contract! {
         let client = world.client(builder());
         let (locks, me) = (client.locks(), Owner::new());
         let outer = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
-        let inner = locks.lock_as(&me, "a", Duration::from_secs(5)).wait().unwrap();
+        let inner = locks.lock_as(&me, "a", Limits::wait(Duration::from_secs(5))).wait().unwrap();
         assert_eq!(inner.fence(), outer.fence());
-        assert!(locks.lock_as(&Owner::new(), "a", Duration::ZERO).wait().is_err());
+        assert!(locks.lock_as(&Owner::new(), "a", Limits::wait(Duration::ZERO)).wait().is_err());
         outer.release().wait().unwrap();
         assert!(!inner.is_lost());
         assert!(locks.try_lock("a").wait().is_err());
@@ -342,7 +342,7 @@ contract! {
             }
         });
         let b = clients[0].locks().lock("b").wait().unwrap();
-        let late = clients[1].locks().lock_all(["a", "b", "b"], Duration::from_millis(300)).wait();
+        let late = clients[1].locks().lock_all(["a", "b", "b"], Limits::wait(Duration::from_millis(300))).wait();
         assert!(late.is_err());
         // All or none: the first one is free again.
         drop(clients[0].locks().lock("a").wait().unwrap());
@@ -421,7 +421,7 @@ contract! {
         let mut places: Vec<_> = held.iter().map(|guard| guard.place()).collect();
         places.sort_unstable();
         assert_eq!(places, [1, 2, 3]);
-        assert_eq!(pools[1].take_within(Duration::ZERO).wait().unwrap_err(), LockError::Busy);
+        assert_eq!(pools[1].take_within(Limits::wait(Duration::ZERO)).wait().unwrap_err(), LockError::Busy);
         let waits = pools[1].take();
         until("it waits", || pools[0].info().wait().unwrap().unwrap().waiting == 1);
         assert!(pools[2].force_release(2).wait().unwrap().unwrap() || !world.is_sound());
@@ -442,10 +442,9 @@ contract! {
         let too_long = LockError::Name(NameError::TooLong { bytes: 2000 });
         assert_eq!(locks.lock_all([&*long], Limits::NONE).wait().unwrap_err(), too_long);
         assert_eq!(locks.info(&long).wait().unwrap().unwrap_err(), too_long);
-        for lease in [Duration::ZERO, Duration::from_millis(9)] {
-            let refused = locks.lock_within("a", Limits::NONE.lease(lease)).wait();
-            assert_eq!(refused.unwrap_err(), LockError::LeaseTooShort);
-        }
+        let short = Limits::NONE.lease(Duration::from_millis(9));
+        let refused = locks.lock_within("a", short).wait();
+        assert_eq!(refused.unwrap_err(), LockError::LeaseTooShort);
         assert!(client.ticks().job("a", Duration::ZERO).is_err());
         let huge = Limits::wait(Duration::MAX).lease(Duration::MAX);
         let guard = locks.lock_within("a {} \u{7} %", huge).wait().unwrap();

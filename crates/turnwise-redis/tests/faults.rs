@@ -176,7 +176,9 @@ fn a_server_does_not_answer() {
     }
     until("the holder does not trust in it", || held.is_lost());
     server.signal(SIGCONT);
-    until("it answers again", || locks.lock_within("b", Duration::from_secs(5)).wait().is_ok());
+    until("it answers again", || {
+        locks.lock_within("b", Limits::wait(Duration::from_secs(5))).wait().is_ok()
+    });
     drop(locks.lock("a").wait().unwrap());
 }
 
@@ -206,7 +208,7 @@ fn memory_is_full() {
     server.ask("CONFIG SET maxmemory 1");
     // At once, or at the end of the wait.
     for wait in [Duration::ZERO, Duration::from_millis(300)] {
-        let error = locks.lock_within("b", wait).wait().unwrap_err();
+        let error = locks.lock_within("b", Limits::wait(wait)).wait().unwrap_err();
         let LockError::Store(StoreError::Refused { refusal, step, .. }) = &error else {
             panic!("{error:?}")
         };
@@ -561,7 +563,7 @@ fn refusals_that_go_by_do_not_end_a_wait() {
         ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
     ] {
         assert_eq!(server.ask(on), "+OK");
-        let mut waits = locks.lock_within("a", Duration::from_secs(20));
+        let mut waits = locks.lock_within("a", Limits::wait(Duration::from_secs(20)));
         let refused = |server: &Server| {
             let lines = server.all("INFO errorstats", 3);
             lines.iter().any(|line| line.contains("OOM") || line.contains("NOREPLICAS"))

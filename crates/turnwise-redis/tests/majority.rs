@@ -13,7 +13,8 @@ use support::faulty::Faulty;
 use support::proxy::{Fate, Proxy};
 use support::{Server, until};
 use turnwise_redis::{
-    Fenced, LockError, Majority, MajorityBuilder, MajorityError, MemoryStore, ReleaseError, Store,
+    Fenced, Limits, LockError, Majority, MajorityBuilder, MajorityError, MemoryStore, ReleaseError,
+    Store,
 };
 
 const LEASE: Duration = Duration::from_millis(600);
@@ -85,7 +86,7 @@ fn a_guard_holds_until_it_is_dropped() {
     until("some leases are over", || began.elapsed() > LEASE * 3);
     assert!(!guard.is_lost());
     assert_eq!(other.try_lock("a").wait().unwrap_err(), LockError::Busy);
-    let error = other.lock_within("a", Duration::from_millis(30)).wait().unwrap_err();
+    let error = other.lock_within("a", Limits::wait(Duration::from_millis(30))).wait().unwrap_err();
     assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
     let waits = other.lock("a");
     drop(guard);
@@ -113,7 +114,7 @@ fn what_is_given_up_is_free_at_once() {
     drop(guard);
     drop(majority.lock("b"));
     for name in ["a", "b"] {
-        drop(other.lock_within(name, Duration::from_secs(20)).wait().unwrap());
+        drop(other.lock_within(name, Limits::wait(Duration::from_secs(20))).wait().unwrap());
     }
 }
 
@@ -210,7 +211,7 @@ fn two_servers_are_gone() {
     let limit = Duration::from_millis(500);
     for limit in [Duration::ZERO, limit] {
         let began = Instant::now();
-        let error = majority.lock_within("b", limit).wait().unwrap_err();
+        let error = majority.lock_within("b", Limits::wait(limit)).wait().unwrap_err();
         let took = began.elapsed();
         let LockError::NoMajority(votes) = &error else { panic!("{error:?}") };
         assert_eq!(votes.nodes, 3);
@@ -222,7 +223,7 @@ fn two_servers_are_gone() {
     until("it is lost", || held.is_lost());
     let fence = held.fence();
     drop(held);
-    let waits = majority.lock_within("a", Duration::from_secs(20));
+    let waits = majority.lock_within("a", Limits::wait(Duration::from_secs(20)));
     let began = Instant::now();
     servers[1].signal(SIGCONT);
     let next = waits.wait().unwrap();
@@ -249,7 +250,7 @@ fn answers_are_lost_between_the_rounds() {
                     });
                 }
                 let limit = Duration::from_secs(20);
-                let guard = majority.lock_within("a", limit).wait().unwrap();
+                let guard = majority.lock_within("a", Limits::wait(limit)).wait().unwrap();
                 assert!(guard.fence() > last, "{step} {nodes} {fate:?}");
                 last = guard.fence();
                 drop(guard);
@@ -282,10 +283,10 @@ fn a_server_that_has_forgotten_stays_away() {
     let began = Instant::now();
     for majority in [&old, &new] {
         let wait = Duration::from_millis(500);
-        let error = majority.lock_within("a", wait).wait().unwrap_err();
+        let error = majority.lock_within("a", Limits::wait(wait)).wait().unwrap_err();
         let LockError::NoMajority(votes) = &error else { panic!("{error:?}") };
         assert!(votes.away > 0, "{error}");
     }
-    drop(old.lock_within("a", Duration::from_secs(20)).wait().unwrap());
+    drop(old.lock_within("a", Limits::wait(Duration::from_secs(20))).wait().unwrap());
     println!("back after {:?}", began.elapsed());
 }

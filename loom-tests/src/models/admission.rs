@@ -29,7 +29,7 @@ impl Ledger<u32> for Book {
     type Error = &'static str;
 
     fn load(&mut self) -> Result<Vec<(u32, u64)>, &'static str> {
-        Ok(self.disk.lock().expect("no panics").rows.iter().copied().collect())
+        Ok(self.disk.lock().expect("no panics").rows.to_vec())
     }
 
     fn begin(&mut self) -> Result<(), &'static str> {

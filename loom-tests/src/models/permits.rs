@@ -196,7 +196,7 @@ pub(super) fn permits_lease_of_a_loan() {
 pub(super) fn permits_closed_against_a_loan() {
     let permits = Semaphore::new(1);
     let held = permits.try_acquire(1).expect("it is there");
-    let waits = permits.acquire_within(1, Limits::from(Duration::MAX));
+    let waits = permits.acquire_within(1, Limits::wait(Duration::MAX));
     let theirs = permits.clone();
     let closes = spawn(move || {
         theirs.close();

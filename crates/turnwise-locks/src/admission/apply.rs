@@ -69,8 +69,8 @@ impl<T> Drop for Awaited<T> {
     }
 }
 
-/// An application for a place ([`Admission::apply`](crate::admission::Admission::apply)): a `Future` on any
-/// runtime, or something to [wait](Self::wait) for.
+/// An application for a place ([`Admission::apply`](crate::admission::Admission::apply)): a
+/// `Future` on any runtime, or something to [wait](Self::wait) for.
 ///
 /// Its place in the queue was taken by the call that made it, and is kept whether anybody polls
 /// this or not. Dropping it withdraws the application, unless its turn has come: then the entry

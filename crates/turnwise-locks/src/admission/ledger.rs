@@ -16,8 +16,8 @@ use std::fmt;
 ///
 /// The caller's own unit of work. All calls come from turns of the admission: one at a time, and
 /// never two at once, but not always from the same thread. They may block; give the admission an
-/// [executor](crate::admission::AdmissionBuilder::executor) then. A panic is caught, and treated like an
-/// error of the same call.
+/// [executor](crate::admission::AdmissionBuilder::executor) then. A panic is caught, and treated
+/// like an error of the same call.
 ///
 /// An application that was rolled back with others, because one of them panicked, is entered again
 /// in the next pass: so `enter` does nothing that `roll_back` does not undo.

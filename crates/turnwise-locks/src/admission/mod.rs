@@ -186,7 +186,7 @@ where
     /// let raffle = Admission::open(InMemory, 2)?;
     /// let limits = Limits::wait(Duration::from_secs(5)).refuse_early();
     /// assert_eq!(raffle.apply("ada", limits).wait()?.place, 1);
-    /// let again = raffle.apply("ada", Duration::from_secs(5)).wait();
+    /// let again = raffle.apply("ada", Limits::wait(Duration::from_secs(5))).wait();
     /// assert!(matches!(again, Err(Refused::Duplicate { place: 1 })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

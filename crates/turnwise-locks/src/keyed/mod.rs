@@ -288,11 +288,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Keyed, NotStarted, RunError};
+    /// use turnwise_locks::{Keyed, Limits, NotStarted, RunError};
     ///
     /// let keyed = Keyed::new();
     /// keyed.run("a", |()| {
-    ///     let nested = keyed.run_within("a", Duration::from_secs(9), |()| ());
+    ///     let nested = keyed.run_within("a", Limits::wait(Duration::from_secs(9)), |()| ());
     ///     let told = matches!(nested, Err(RunError::NotStarted(NotStarted::Deadlock(_))));
     ///     assert!(told); // at once
     /// })?;

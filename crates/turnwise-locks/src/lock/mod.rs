@@ -70,7 +70,7 @@ guard! {
 ///
 /// // No other request gets it: not at once, and not in time.
 /// assert_eq!(locks.try_lock("order 7").unwrap_err(), LockError::Busy);
-/// let late = locks.lock_within("order 7", Duration::from_millis(1)).wait();
+/// let late = locks.lock_within("order 7", Limits::wait(Duration::from_millis(1))).wait();
 /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
 ///
 /// drop(guard);
@@ -108,7 +108,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// [`LockError::Busy`], [`LockError::Closed`]; [`LockError::Deadlock`] inside a waker of this
     /// very lock, and [`LockError::WouldBlock`] on a worker that must not wait for its turn.
     pub fn try_lock(&self, key: K) -> Result<Guard<K>, LockError> {
-        self.lock_within(key, std::time::Duration::ZERO).wait()
+        self.lock_within(key, Limits::wait(std::time::Duration::ZERO)).wait()
     }
 
     /// Asks for a lock, with limits: how long to wait, and for how long to hold. A wait of zero is

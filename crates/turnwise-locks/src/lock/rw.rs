@@ -120,7 +120,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// # Errors
     /// [`LockError::Busy`], [`LockError::Closed`].
     pub fn try_read(&self, key: K) -> Result<ReadGuard<K>, LockError> {
-        self.read_within(key, Duration::ZERO).wait()
+        self.read_within(key, Limits::wait(Duration::ZERO)).wait()
     }
 
     /// A writer's hold, if the lock is neither held nor waited for.
@@ -128,7 +128,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// # Errors
     /// [`LockError::Busy`], [`LockError::Closed`].
     pub fn try_write(&self, key: K) -> Result<WriteGuard<K>, LockError> {
-        self.write_within(key, Duration::ZERO).wait()
+        self.write_within(key, Limits::wait(Duration::ZERO)).wait()
     }
 
     /// Asks for a lock as a reader, with [limits](crate::Locks::lock_within).

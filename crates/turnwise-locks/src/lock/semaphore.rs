@@ -220,7 +220,7 @@ impl Semaphore {
     /// As [`acquire_within`](Self::acquire_within).
     #[track_caller]
     pub fn try_acquire(&self, permits: u64) -> Result<Permit, LockError> {
-        self.acquire_within(permits, Duration::ZERO).wait()
+        self.acquire_within(permits, Limits::wait(Duration::ZERO)).wait()
     }
 
     /// Adds permits; those that wait next may get them.

@@ -102,7 +102,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     /// As [`acquire_within`](Self::acquire_within).
     #[track_caller]
     pub fn try_acquire(&self, key: K, permits: u64) -> Result<KeyPermit<K>, LockError> {
-        self.acquire_within(key, permits, Duration::ZERO).wait()
+        self.acquire_within(key, permits, Limits::wait(Duration::ZERO)).wait()
     }
 
     /// True if a permit of a key is held, or waited for. Stale on return. Takes the short lock of a

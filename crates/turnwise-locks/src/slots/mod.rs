@@ -135,11 +135,11 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{LockError, SlotError, SlotPool};
+    /// use turnwise_locks::{Limits, LockError, SlotError, SlotPool};
     ///
     /// let pool = SlotPool::new(1)?;
-    /// let slot = pool.acquire(Duration::from_secs(1)).wait()?;
-    /// let late = pool.acquire(Duration::from_millis(1)).wait();
+    /// let slot = pool.acquire(Limits::wait(Duration::from_secs(1))).wait()?;
+    /// let late = pool.acquire(Limits::wait(Duration::from_millis(1))).wait();
     /// assert!(matches!(late, Err(SlotError::NotAcquired(LockError::TimedOut { .. }))));
     /// slot.finish()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -157,7 +157,7 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// # Panics
     /// With the set-up's own panic.
     pub fn try_acquire(&self) -> Result<Slot<T, E>, SlotError<E>> {
-        self.acquire(std::time::Duration::ZERO).wait()
+        self.acquire(Limits::wait(std::time::Duration::ZERO)).wait()
     }
 
     /// Runs a job in a slot: acquires it, and finishes it however the job ends. May block.

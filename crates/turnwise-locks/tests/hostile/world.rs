@@ -793,8 +793,8 @@ impl Drop for Body {
 pub(crate) fn limits(leases: bool) -> Limits {
     let limits = match of(4) {
         0 => Limits::NONE,
-        1 => Duration::ZERO.into(),
-        _ => Duration::from_micros(of(60) as u64).into(),
+        1 => Limits::wait(Duration::ZERO),
+        _ => Limits::wait(Duration::from_micros(of(60) as u64)),
     };
     let limits = if once_in(4) { limits.refuse_early() } else { limits };
     if leases && once_in(3) {

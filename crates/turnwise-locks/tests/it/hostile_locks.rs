@@ -243,7 +243,7 @@ fn an_attempt_waits_for_nobody() {
         };
         let key = Key(Some(Box::new(entering)));
         if starts {
-            let run = keyed.start(key, std::time::Duration::ZERO, |()| ());
+            let run = keyed.start(key, Limits::wait(std::time::Duration::ZERO), |()| ());
             assert!(run.is_over() && run.wait().is_err());
         } else {
             assert!(keyed.try_run(key, |()| ()).is_err());

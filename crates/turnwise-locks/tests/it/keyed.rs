@@ -122,7 +122,7 @@ fn in_the_order_of_the_calls() {
                 let note = move |(): &mut ()| log.lock().unwrap().push(n);
                 match n % 2 {
                     0 => keyed.start("a", Limits::NONE, note),
-                    _ => key.start(Duration::from_secs(3600), note),
+                    _ => key.start(Limits::wait(Duration::from_secs(3600)), note),
                 }
             })
             .collect()
@@ -143,7 +143,7 @@ fn wait_is_measured_once_from_the_call() {
                 let waiting = scope.spawn(|| {
                     let ran = ran.clone();
                     let limit = Duration::from_millis(500);
-                    keyed.run_within("a", limit, move |()| ran.store(true, SeqCst))
+                    keyed.run_within("a", Limits::wait(limit), move |()| ran.store(true, SeqCst))
                 });
                 clock.wait_for_sleepers(1);
                 clock.advance(Duration::from_millis(held));
@@ -171,7 +171,8 @@ fn a_late_turn_is_skipped_unwatched() {
     let clock = VirtualClock::new();
     let keyed = Keyed::builder().clock(clock.clone()).build();
     let late = while_busy(&keyed, "a", || {
-        let late = keyed.start("a", Duration::from_millis(500), |()| panic!("it never runs"));
+        let late = keyed
+            .start("a", Limits::wait(Duration::from_millis(500)), |()| panic!("it never runs"));
         clock.advance(Duration::from_millis(700));
         late
     });
@@ -186,7 +187,8 @@ fn a_poll_after_the_limit_takes_it_back() {
     let keyed = Keyed::builder().clock(clock.clone()).build();
     let mut cx = Context::from_waker(Waker::noop());
     while_busy(&keyed, "a", || {
-        let mut run = pin!(keyed.start("a", Duration::from_millis(5), |()| panic!("never")));
+        let mut run =
+            pin!(keyed.start("a", Limits::wait(Duration::from_millis(5)), |()| panic!("never")));
         assert_eq!(run.as_mut().poll(&mut cx), Poll::Pending);
         clock.advance(Duration::from_millis(5));
         let waited = Duration::from_millis(5);
@@ -203,21 +205,21 @@ fn zero_wait_is_one_attempt() {
     let pooled = Keyed::builder().executor(pool.handle()).build();
     for keyed in [Keyed::new(), pooled] {
         // A pool has a millisecond to begin: one that others keep busy may need another attempt.
-        until("it runs", || keyed.run_within("a", Duration::ZERO, |()| 1) == Ok(1));
+        until("it runs", || keyed.run_within("a", Limits::wait(Duration::ZERO), |()| 1) == Ok(1));
         until("all is over", || keyed.is_empty());
         while_busy(&keyed, "a", || {
-            let ran = keyed.run_within("a", Duration::ZERO, |()| 1);
+            let ran = keyed.run_within("a", Limits::wait(Duration::ZERO), |()| 1);
             assert_eq!(ran, not_started(NotStarted::Busy));
             let key = keyed.key("a").unwrap();
             let ran = key.run_within(Limits::wait(Duration::ZERO), |()| 1);
             assert_eq!(ran, not_started(NotStarted::Busy));
-            let both = keyed.run_all(["b", "a"], Duration::ZERO, |_| 1);
+            let both = keyed.run_all(["b", "a"], Limits::wait(Duration::ZERO), |_| 1);
             assert_eq!(both, not_started(NotStarted::Busy));
         });
         until("all is over", || keyed.is_empty());
         let key = keyed.key("a").unwrap();
-        until("it runs", || key.run_within(Duration::ZERO, |()| 2) == Ok(2));
-        until("it runs", || keyed.run_within("a", Duration::ZERO, |()| 2) == Ok(2));
+        until("it runs", || key.run_within(Limits::wait(Duration::ZERO), |()| 2) == Ok(2));
+        until("it runs", || keyed.run_within("a", Limits::wait(Duration::ZERO), |()| 2) == Ok(2));
     }
 }
 
@@ -373,9 +375,11 @@ fn hammer(keyed: &Keyed<u32, Live>, states: &Arc<States>) {
             while again() {
                 let ran = ran.clone();
                 started.fetch_add(1, SeqCst);
-                let run = keyed.start(7, Duration::from_secs(3600), move |live: &mut Live| {
-                    live.0.alone.enter(|| ran.fetch_add(1, SeqCst))
-                });
+                let run = keyed.start(
+                    7,
+                    Limits::wait(Duration::from_secs(3600)),
+                    move |live: &mut Live| live.0.alone.enter(|| ran.fetch_add(1, SeqCst)),
+                );
                 match run.cancel() {
                     Ok(()) => drop(never.fetch_add(1, SeqCst)),
                     Err(run) => drop(run.wait().unwrap()),
@@ -629,7 +633,7 @@ fn ones_own_key_is_a_deadlock() {
 #[test]
 fn of_two_keys_that_wait_for_each_other_one_is_told() {
     let keyed = Arc::new(Keyed::new());
-    for limit in [Limits::NONE, Duration::from_secs(3600).into()] {
+    for limit in [Limits::NONE, Limits::wait(Duration::from_secs(3600))] {
         let both = Arc::new(Barrier::new(2));
         let threads = [("a", "b"), ("b", "a")].map(|(outer, inner)| {
             let (keyed, both) = (keyed.clone(), both.clone());
@@ -721,7 +725,7 @@ fn all_or_nothing() {
         let waiting = while_busy(&keyed, "b", || {
             let waiting = scope.spawn(|| {
                 let limit = Duration::from_millis(500);
-                keyed.run_all(["c", "b", "a"], limit, |_| panic!("never"))
+                keyed.run_all(["c", "b", "a"], Limits::wait(limit), |_| panic!("never"))
             });
             clock.wait_for_sleepers(1);
             assert!(keyed.try_run("a", |()| ()).is_err(), "it holds the first");
@@ -836,22 +840,34 @@ fn a_wait_of_zero_does_not_wait_for_a_pool() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let zero = Duration::ZERO;
         let key = keyed.key("c").unwrap();
-        assert_eq!(keyed.run_within("b", zero, |()| ()), not_started(NotStarted::Busy));
         assert_eq!(
-            runtime.block_on(keyed.start("b", zero, |()| ())),
+            keyed.run_within("b", Limits::wait(zero), |()| ()),
             not_started(NotStarted::Busy)
         );
-        assert_eq!(runtime.block_on(key.start(zero, |()| ())), not_started(NotStarted::Busy));
-        assert_eq!(key.run_async(zero, async |()| ()).wait(), not_started(NotStarted::Busy));
-        assert_eq!(keyed.run_all(["b", "d"], zero, |_| ()), not_started(NotStarted::Busy));
+        assert_eq!(
+            runtime.block_on(keyed.start("b", Limits::wait(zero), |()| ())),
+            not_started(NotStarted::Busy)
+        );
+        assert_eq!(
+            runtime.block_on(key.start(Limits::wait(zero), |()| ())),
+            not_started(NotStarted::Busy)
+        );
+        assert_eq!(
+            key.run_async(Limits::wait(zero), async |()| ()).wait(),
+            not_started(NotStarted::Busy)
+        );
+        assert_eq!(
+            keyed.run_all(["b", "d"], Limits::wait(zero), |_| ()),
+            not_started(NotStarted::Busy)
+        );
         assert_eq!(keyed.try_run("b", |()| ()).unwrap_err(), NotStarted::Busy);
         assert_eq!(key.try_run(|()| ()).unwrap_err(), NotStarted::Busy);
-        assert!(matches!(raffle.apply("ada", zero).wait(), Err(Refused::Busy)));
+        assert!(matches!(raffle.apply("ada", Limits::wait(zero)).wait(), Err(Refused::Busy)));
         end.send(()).unwrap();
         hold.wait().unwrap();
         // A worker that is free comes to it, sooner or later in time.
-        while keyed.run_within("b", zero, |()| ()).is_err() {}
-        while raffle.apply("ada", zero).wait().is_err() {}
+        while keyed.run_within("b", Limits::wait(zero), |()| ()).is_err() {}
+        while raffle.apply("ada", Limits::wait(zero)).wait().is_err() {}
         keyed.shutdown(Duration::MAX);
         let closed = keyed.try_run("b", |()| ()).unwrap_err();
         assert_eq!(closed, NotStarted::Closed);
@@ -882,10 +898,10 @@ fn a_key_takes_as_many_waiting_runs_as_it_may() {
         let first = keyed.start("a", Limits::NONE, |()| 1);
         let second = key.run_async(Limits::NONE, async |()| 2);
         assert!(full(keyed.run("a", |()| ())) && full(key.run(|()| ())));
-        assert!(full(keyed.start("a", SECOND, |()| ()).wait()));
-        assert!(full(key.start(SECOND, |()| ()).wait()));
-        assert!(full(keyed.run_async("a", SECOND, async |()| ()).wait()));
-        assert!(full(key.run_async(SECOND, async |()| ()).wait()));
+        assert!(full(keyed.start("a", Limits::wait(SECOND), |()| ()).wait()));
+        assert!(full(key.start(Limits::wait(SECOND), |()| ()).wait()));
+        assert!(full(keyed.run_async("a", Limits::wait(SECOND), async |()| ()).wait()));
+        assert!(full(key.run_async(Limits::wait(SECOND), async |()| ()).wait()));
         assert!(full(keyed.run_all(["b", "a"], Limits::NONE, |_| ())));
         assert_eq!(keyed.run("b", |()| 3), Ok(3));
 

@@ -229,7 +229,7 @@ fn the_wait_is_limited_behind_a_run_that_waits() {
     let keyed = hand.keyed();
     let (go, gone) = promise::<()>();
     let first = keyed.run_async("a", Limits::NONE, async move |_| gone.await.unwrap());
-    let mut late = keyed.run_async("a", 5 * MS, async |_| panic!("never"));
+    let mut late = keyed.run_async("a", Limits::wait(5 * MS), async |_| panic!("never"));
     let patient = keyed.run_async("a", Limits::NONE, async |_| 3);
     hand.run();
     assert!(polled(&mut late).is_pending());
@@ -237,7 +237,7 @@ fn the_wait_is_limited_behind_a_run_that_waits() {
     let timed_out = RunError::NotStarted(NotStarted::TimedOut { waited: 5 * MS });
     assert_eq!(polled(&mut late), Poll::Ready(Err::<(), _>(timed_out)));
     // One whose future nobody polls is late in its turn.
-    let unpolled = keyed.run_async("a", 5 * MS, async |_| panic!("never"));
+    let unpolled = keyed.run_async("a", Limits::wait(5 * MS), async |_| panic!("never"));
     hand.pass(6 * MS);
     go.keep(());
     hand.run();
@@ -268,14 +268,17 @@ fn at_once_or_not_at_all() {
     let hand = Hand::new();
     let keyed = hand.keyed();
     let key = keyed.key("a").unwrap();
-    let now = key.run_async(Duration::ZERO, async |_| 1);
+    let now = key.run_async(Limits::wait(Duration::ZERO), async |_| 1);
     let busy = RunError::NotStarted(NotStarted::Busy);
-    assert_eq!(key.run_async(Duration::ZERO, async |_| 2).wait(), Err(busy.clone()));
-    assert_eq!(keyed.run_async("a", Duration::ZERO, async |_| 2).wait(), Err(busy.clone()));
+    assert_eq!(key.run_async(Limits::wait(Duration::ZERO), async |_| 2).wait(), Err(busy.clone()));
+    assert_eq!(
+        keyed.run_async("a", Limits::wait(Duration::ZERO), async |_| 2).wait(),
+        Err(busy.clone())
+    );
     hand.run();
     assert_eq!(now.wait(), Ok(1));
-    let stays = keyed.run_async("a", Duration::ZERO, async |_| pending::<()>().await);
-    assert_eq!(keyed.start("a", Duration::ZERO, |_| 2).wait(), Err(busy));
+    let stays = keyed.run_async("a", Limits::wait(Duration::ZERO), async |_| pending::<()>().await);
+    assert_eq!(keyed.start("a", Limits::wait(Duration::ZERO), |_| 2).wait(), Err(busy));
     assert_eq!(keyed.try_run("a", |_| 2).unwrap_err(), NotStarted::Busy);
     hand.run();
     assert_eq!(stays.wait(), cut(Cut::Abandoned));
@@ -548,7 +551,7 @@ fn blocking_runs_wait_for_a_turn_that_waits() {
     let a = keyed.key("a").unwrap();
     let (go, gone) = promise::<&str>();
     let waits = a.run_async(Limits::NONE, async move |log| log.push(gone.await.unwrap()));
-    let late = keyed.run_all(["a", "b"], 2 * MS, |_| ());
+    let late = keyed.run_all(["a", "b"], Limits::wait(2 * MS), |_| ());
     assert!(matches!(late, Err(RunError::NotStarted(NotStarted::TimedOut { .. }))));
     thread::scope(|scope| {
         let behind = scope.spawn(|| keyed.run("a", |log| log.clone()).unwrap());
@@ -607,7 +610,7 @@ fn shapes_of_async_closures() {
     let boxed = key.run_async(Limits::NONE, boxed);
     assert_eq!(boxed.wait(), Ok(2));
     let captured = String::from("captured");
-    let own = key.run_async(MS, async move |log| (method(log).await, captured.len()));
+    let own = key.run_async(Limits::wait(MS), async move |log| (method(log).await, captured.len()));
     assert_eq!(own.wait(), Ok((3, 8)));
     let failed = key.run_async(Limits::NONE, async |_| Err::<u32, _>("its own error"));
     assert_eq!(failed.wait(), Ok(Err("its own error")));

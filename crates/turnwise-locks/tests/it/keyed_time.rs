@@ -75,7 +75,7 @@ fn a_limit_wakes_its_future() {
     let waker = Waker::from(woken.clone());
     let mut cx = Context::from_waker(&waker);
     while_busy(&keyed, "a", || {
-        let mut late = pin!(keyed.start("a", 5 * MS, |()| panic!("never")));
+        let mut late = pin!(keyed.start("a", Limits::wait(5 * MS), |()| panic!("never")));
         let mut patient = pin!(keyed.start("a", Limits::NONE, |()| 7));
         assert_eq!(timers.len(), 0, "before the first poll");
         assert!(late.as_mut().poll(&mut cx).is_pending());
@@ -104,7 +104,7 @@ fn what_has_begun_has_no_limit() {
     let woken = Arc::<Woken>::default();
     let waker = Waker::from(woken.clone());
     let mut cx = Context::from_waker(&waker);
-    let mut run = pin!(keyed.start("a", 5 * MS, move |()| {
+    let mut run = pin!(keyed.start("a", Limits::wait(5 * MS), move |()| {
         entered.send(()).unwrap();
         left.recv().ok();
         7
@@ -127,7 +127,8 @@ fn a_dropped_future_disarms() {
     let ran = Arc::new(AtomicBool::new(false));
     while_busy(&keyed, "a", || {
         let ran = ran.clone();
-        let mut run = Box::pin(keyed.start("a", 5 * MS, move |()| ran.store(true, SeqCst)));
+        let mut run =
+            Box::pin(keyed.start("a", Limits::wait(5 * MS), move |()| ran.store(true, SeqCst)));
         let polled = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending());
         assert_eq!(timers.len(), 1);
@@ -153,7 +154,7 @@ fn a_future_ends_by_the_timers_of_its_clock() {
         }
         let waker = Waker::from(Arc::new(Tell(Mutex::new(tell))));
         let mut cx = Context::from_waker(&waker);
-        let mut run = pin!(keyed.start("a", 500 * MS, |()| panic!("never")));
+        let mut run = pin!(keyed.start("a", Limits::wait(500 * MS), |()| panic!("never")));
         assert!(run.as_mut().poll(&mut cx).is_pending());
         clock.wait_for_sleepers(1);
         clock.advance(500 * MS);
@@ -196,7 +197,7 @@ fn early_refusal() {
         assert_eq!(keyed.info(&"a").unwrap().runs, 1, "no place was taken");
         // One who waits as long as that has a place, and so has one who does not ask.
         let waits = keyed.start("a", hasty(100 * MS), |()| ());
-        let patient = keyed.start("a", 99 * MS, |()| ());
+        let patient = keyed.start("a", Limits::wait(99 * MS), |()| ());
         assert_eq!(keyed.info(&"a").unwrap().expected_wait, 300 * MS);
         assert!(waits.cancel().is_ok() && patient.cancel().is_ok());
         // Other keys are other keys.
@@ -205,7 +206,7 @@ fn early_refusal() {
     until("all is over", || keyed.is_empty());
     // Quick ones bring the mean down.
     for _ in 0..100 {
-        assert_eq!(keyed.run_within("a", MS, |()| 1), Ok(1));
+        assert_eq!(keyed.run_within("a", Limits::wait(MS), |()| 1), Ok(1));
     }
     while_busy(&keyed, "a", || {
         assert!(keyed.info(&"a").unwrap().expected_wait < MS);
@@ -285,7 +286,7 @@ fn an_overrun_is_told_once() {
     let brief = clock.clone();
     assert_eq!(keyed.run_within("a", limits, move |()| brief.advance(100 * MS)), Ok(()));
     let armed = timers.clone();
-    assert_eq!(keyed.run_within("a", MS, move |()| armed.len()), Ok(0));
+    assert_eq!(keyed.run_within("a", Limits::wait(MS), move |()| armed.len()), Ok(0));
     // The timers came late: the end tells.
     let long = clock.clone();
     let outcome = keyed.run_within("b", limits, move |()| long.advance(300 * MS));
@@ -366,8 +367,8 @@ fn a_kept_key_is_idle() {
     let (keyed, live) = kept(&timers);
     assert!(keyed.try_run("a", |_| ()).is_ok());
     assert!(keyed.try_run("a", |_| ()).is_ok());
-    assert_eq!(keyed.run_within("a", Duration::ZERO, |_| 1), Ok(1));
-    assert!(keyed.run_all(["a", "b"], Duration::ZERO, |all| all.len()) == Ok(2));
+    assert_eq!(keyed.run_within("a", Limits::wait(Duration::ZERO), |_| 1), Ok(1));
+    assert!(keyed.run_all(["a", "b"], Limits::wait(Duration::ZERO), |all| all.len()) == Ok(2));
     assert_eq!((keyed.len(), live.load(SeqCst)), (2, 2));
     assert_eq!(keyed.info(&"a").map(|info| (info.runs, info.keys)), Some((0, 0)));
 }

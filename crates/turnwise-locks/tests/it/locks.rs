@@ -138,7 +138,10 @@ fn try_overtakes_nobody() {
     drop(holder);
     // Granted, and not taken yet.
     assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
-    assert_eq!(locks.lock_within(1, Duration::ZERO).wait().unwrap_err(), LockError::Busy);
+    assert_eq!(
+        locks.lock_within(1, Limits::wait(Duration::ZERO)).wait().unwrap_err(),
+        LockError::Busy
+    );
     drop(waiting);
     assert!(locks.try_lock(1).is_ok());
 }
@@ -161,7 +164,7 @@ fn of_many_that_try_one_gets_it() {
 fn what_timed_out_never_gets_it() {
     let (clock, _timers, locks) = by_hand();
     let holder = locks.lock(1).wait().unwrap();
-    let late = locks.lock_within(1, 5 * SECOND);
+    let late = locks.lock_within(1, Limits::wait(5 * SECOND));
     let waiter = thread::spawn(move || late.wait());
     clock.wait_for_sleepers(1);
     clock.advance(5 * SECOND);
@@ -176,7 +179,7 @@ fn what_timed_out_never_gets_it() {
 fn an_expired_wait_is_skipped_without_its_waiter() {
     let (clock, _timers, locks) = by_hand();
     let holder = locks.lock(1).wait().unwrap();
-    let late = locks.lock_within(1, SECOND);
+    let late = locks.lock_within(1, Limits::wait(SECOND));
     let next = locks.lock(1);
     clock.advance(2 * SECOND);
     drop(holder);
@@ -188,7 +191,7 @@ fn an_expired_wait_is_skipped_without_its_waiter() {
 fn a_future_is_woken_at_its_limit() {
     let (clock, timers, locks) = by_hand();
     let _holder = locks.lock(1).wait().unwrap();
-    let mut late = locks.lock_within(1, SECOND);
+    let mut late = locks.lock_within(1, Limits::wait(SECOND));
     let wakes = Wakes::new();
     assert!(poll(&mut late, &wakes.waker()).is_none());
     clock.advance(SECOND);
@@ -219,7 +222,7 @@ fn one_that_waited_in_vain_is_refused_at_once() {
     let third = locks.lock_within(1, hasty);
     let refused = locks.lock_within(1, hasty).wait().unwrap_err();
     assert_eq!(refused, LockError::Expected { wait: 8 * SECOND });
-    let patient = locks.lock_within(1, 5 * SECOND);
+    let patient = locks.lock_within(1, Limits::wait(5 * SECOND));
     assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 2);
     clock.advance(4 * SECOND);
     drop(second);
@@ -323,7 +326,7 @@ fn an_owner_holds_several_times() {
     let info = locks.info(&1).unwrap().unwrap();
     assert_eq!((info.holders, info.count), (1, 3));
     // On the very same thread.
-    let busy = locks.lock_as(&other, 1, Duration::ZERO).wait();
+    let busy = locks.lock_as(&other, 1, Limits::wait(Duration::ZERO)).wait();
     assert_eq!(busy.unwrap_err(), LockError::Busy);
     assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
     for count in (1..3).rev() {
@@ -389,7 +392,7 @@ fn owners_of_other_locks_are_others() {
     let me = Owner::new();
     let _here = one.lock_as(&me, 1, Limits::NONE).wait().unwrap();
     let _there = two.lock_as(&me, 1, Limits::NONE).wait().unwrap();
-    assert!(one.lock_as(&Owner::new(), 1, Duration::ZERO).wait().is_err());
+    assert!(one.lock_as(&Owner::new(), 1, Limits::wait(Duration::ZERO)).wait().is_err());
 }
 
 #[test]
@@ -480,10 +483,10 @@ fn all_or_none_of_several() {
     let locks = Locks::new();
     let third = locks.lock(3).wait().unwrap();
     let limits = Duration::from_millis(1);
-    let refused = locks.lock_all([2, 3, 1], limits).wait().unwrap_err();
+    let refused = locks.lock_all([2, 3, 1], Limits::wait(limits)).wait().unwrap_err();
     assert!(matches!(refused, LockError::TimedOut { .. }));
     assert_eq!(locks.len(), 1);
-    let refused = locks.lock_all([2, 3, 1], Duration::ZERO).wait().unwrap_err();
+    let refused = locks.lock_all([2, 3, 1], Limits::wait(Duration::ZERO)).wait().unwrap_err();
     assert_eq!(refused, LockError::Busy);
     let mut waiting = locks.lock_all([1, 2, 3], Limits::NONE);
     assert!(poll(&mut waiting, Waker::noop()).is_none());
@@ -795,8 +798,11 @@ fn whatever_is_done_nobody_overlaps() {
                     let key = (random >> 8) as usize % KEYS;
                     asked.fetch_add(1, SeqCst);
                     let mut acquire = match random >> 32 & 3 {
-                        0 => locks.lock_within(key, Duration::ZERO),
-                        1 => locks.lock_within(key, Duration::from_micros(random >> 40 & 31)),
+                        0 => locks.lock_within(key, Limits::wait(Duration::ZERO)),
+                        1 => locks.lock_within(
+                            key,
+                            Limits::wait(Duration::from_micros(random >> 40 & 31)),
+                        ),
                         _ => locks.lock_within(key, Limits::NONE),
                     };
                     match random >> 48 & 7 {
@@ -984,16 +990,21 @@ fn a_long_chain_of_wakers_that_give_back_fits_on_the_stack() {
 fn owners_and_readers_ask_for_several() {
     let (locks, me) = (Locks::new(), Owner::new());
     let inner = locks.lock_as(&me, "b", Limits::NONE).wait().unwrap();
-    let all = locks.lock_all_as(&me, ["c", "a", "b"], SECOND).wait().unwrap();
+    let all = locks.lock_all_as(&me, ["c", "a", "b"], Limits::wait(SECOND)).wait().unwrap();
     assert_eq!(all.guards()[1].fence(), inner.fence());
-    assert!(locks.lock_all_as(&Owner::new(), ["d", "c"], Duration::ZERO).wait().is_err());
+    assert!(
+        locks.lock_all_as(&Owner::new(), ["d", "c"], Limits::wait(Duration::ZERO)).wait().is_err()
+    );
     assert!(!locks.is_locked("d") && !all.is_lost());
     assert_eq!(all.release(), Ok(()));
     assert_eq!((locks.len(), locks.is_locked("b")), (1, true));
 
     let rw = RwLocks::new();
     let reads = rw.lock_all(["a", "b"], [], Limits::NONE).wait().unwrap();
-    assert_eq!(rw.lock_all(["a"], ["b"], Duration::ZERO).wait().unwrap_err(), LockError::Busy);
+    assert_eq!(
+        rw.lock_all(["a"], ["b"], Limits::wait(Duration::ZERO)).wait().unwrap_err(),
+        LockError::Busy
+    );
     let mut mixed = rw.lock_all(["a", "b"], ["b", "c"], Limits::NONE.lease(SECOND));
     assert!(poll(&mut mixed, &Wakes::new().waker()).is_none());
     drop(reads);

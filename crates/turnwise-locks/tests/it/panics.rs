@@ -182,17 +182,21 @@ fn check<C>(calls: &[Call<C>], call: impl Fn(&C, Says)) {
 fn what_a_call_was_given_is_dropped_before_the_panic_of_its_clock() {
     type Calls = fn(&Keyed<u32>, Loud);
     const CALLS: &[Call<Calls>] = &[
-        ("start", |keyed, loud| drop(keyed.start(1, HOUR, move |()| drop(loud)))),
-        ("run_within", |keyed, loud| _ = keyed.run_within(1, HOUR, move |()| drop(loud))),
-        ("run_async", |keyed, loud| {
-            drop(keyed.run_async(1, HOUR, async move |()| drop(loud)));
+        ("start", |keyed, loud| drop(keyed.start(1, Limits::wait(HOUR), move |()| drop(loud)))),
+        ("run_within", |keyed, loud| {
+            _ = keyed.run_within(1, Limits::wait(HOUR), move |()| drop(loud))
         }),
-        ("run_all", |keyed, loud| _ = keyed.run_all([1, 2], HOUR, move |_| drop(loud))),
+        ("run_async", |keyed, loud| {
+            drop(keyed.run_async(1, Limits::wait(HOUR), async move |()| drop(loud)));
+        }),
+        ("run_all", |keyed, loud| {
+            _ = keyed.run_all([1, 2], Limits::wait(HOUR), move |_| drop(loud))
+        }),
         ("a key's start", |keyed, loud| {
-            drop(keyed.key(1).unwrap().start(HOUR, move |()| drop(loud)));
+            drop(keyed.key(1).unwrap().start(Limits::wait(HOUR), move |()| drop(loud)));
         }),
         ("a key's run_async", |keyed, loud| {
-            drop(keyed.key(1).unwrap().run_async(HOUR, async move |()| drop(loud)));
+            drop(keyed.key(1).unwrap().run_async(Limits::wait(HOUR), async move |()| drop(loud)));
         }),
     ];
     must_end(|| {
@@ -210,22 +214,24 @@ fn what_a_call_was_given_is_dropped_before_the_panic_of_its_key() {
     const CALLS: &[Call<Calls>] = &[
         ("run", |keyed, key, loud| _ = keyed.run(key, move |()| drop(loud))),
         ("try_run", |keyed, key, loud| drop(keyed.try_run(key, move |()| drop(loud)))),
-        ("start", |keyed, key, loud| drop(keyed.start(key, HOUR, move |()| drop(loud)))),
+        ("start", |keyed, key, loud| {
+            drop(keyed.start(key, Limits::wait(HOUR), move |()| drop(loud)))
+        }),
         ("start at once", |keyed, key, loud| {
-            drop(keyed.start(key, Duration::ZERO, move |()| drop(loud)));
+            drop(keyed.start(key, Limits::wait(Duration::ZERO), move |()| drop(loud)));
         }),
         ("run_async", |keyed, key, loud| {
-            drop(keyed.run_async(key, HOUR, async move |()| drop(loud)));
+            drop(keyed.run_async(key, Limits::wait(HOUR), async move |()| drop(loud)));
         }),
         ("run_async at once", |keyed, key, loud| {
-            drop(keyed.run_async(key, Duration::ZERO, async move |()| drop(loud)));
+            drop(keyed.run_async(key, Limits::wait(Duration::ZERO), async move |()| drop(loud)));
         }),
         ("key", |keyed, key, loud| {
             silent(loud);
             drop(keyed.key(key));
         }),
         ("run_all", |keyed, key, loud| {
-            _ = keyed.run_all([Key(0, None), key], HOUR, move |_| drop(loud));
+            _ = keyed.run_all([Key(0, None), key], Limits::wait(HOUR), move |_| drop(loud));
         }),
     ];
     must_end(|| {
@@ -253,7 +259,7 @@ fn a_lock_that_is_asked_for_drops_its_key_before_the_panic_of_that() {
     const CALLS: &[Call<Calls>] = &[
         ("lock", |locks, key| drop(locks.lock(key))),
         ("try_lock", |locks, key| drop(locks.try_lock(key))),
-        ("lock_all", |locks, key| drop(locks.lock_all([key, Key(0, None)], HOUR))),
+        ("lock_all", |locks, key| drop(locks.lock_all([key, Key(0, None)], Limits::wait(HOUR)))),
     ];
     must_end(|| {
         for broken in [Broken::Hash, Broken::Eq, Broken::Ord] {
@@ -324,7 +330,7 @@ fn a_run_that_is_awaited_lets_its_waker_go_before_the_panic_of_its_clock() {
             let keyed = Keyed::builder().clock(Switched(broken.clone())).build();
             let (promise, reply) = promise::<()>();
             let holds = keyed.run_async(1, Limits::NONE, async move |()| _ = reply.await);
-            let mut run = keyed.start(1, HOUR, |()| ());
+            let mut run = keyed.start(1, Limits::wait(HOUR), |()| ());
             let waker = Waker::from(Arc::new(Awaits(says)));
             assert!(Pin::new(&mut run).poll(&mut Context::from_waker(&waker)).is_pending());
             drop(waker);

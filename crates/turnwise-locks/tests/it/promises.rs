@@ -264,7 +264,7 @@ fn a_request_that_is_not_polled_is_out_at_its_limit() {
     let timers = Timers::by_hand(clock.clone());
     let rw = RwLocks::builder().timers(timers.clone()).build();
     let _reads = rw.read(1).wait().unwrap();
-    let writer = rw.write_within(1, SECOND);
+    let writer = rw.write_within(1, Limits::wait(SECOND));
     let behind = rw.read(1);
     assert!(!behind.is_ready());
     clock.advance(SECOND);
@@ -275,7 +275,7 @@ fn a_request_that_is_not_polled_is_out_at_its_limit() {
     // Nobody runs the timers: one that asks sees it.
     let seats = Semaphore::builder(3).timers(timers.clone()).build();
     let _one = seats.acquire().wait().unwrap();
-    let all = seats.acquire_within(3, SECOND);
+    let all = seats.acquire_within(3, Limits::wait(SECOND));
     assert_eq!(seats.try_acquire(1).unwrap_err(), LockError::Busy);
     clock.advance(SECOND);
     assert!(seats.try_acquire(1).is_ok(), "behind a request whose time is over");
@@ -290,7 +290,7 @@ fn locks_by_a_str_are_held_in_tasks() {
     let seats = Semaphore::new(1);
     let task = runtime.spawn(async move {
         let one = locks.lock("report").await.unwrap();
-        let late = locks.lock_within("report", Duration::ZERO).await;
+        let late = locks.lock_within("report", Limits::wait(Duration::ZERO)).await;
         drop(one);
         let all = locks.lock_all(["report", "mail"], Limits::NONE).await.unwrap();
         let written = rw.write("report").await.unwrap();

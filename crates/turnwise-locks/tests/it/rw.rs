@@ -83,7 +83,7 @@ fn runs_of_readers_come_in_together() {
 fn a_writer_that_gives_up_lets_readers_in() {
     let (clock, _timers, locks) = by_hand();
     let reader = locks.read(1).wait().unwrap();
-    let mut writer = locks.write_within(1, SECOND);
+    let mut writer = locks.write_within(1, Limits::wait(SECOND));
     let behind: Vec<_> = (0..3).map(|_| locks.read(1)).collect();
     assert!(poll(&mut writer, Waker::noop()).is_none());
     clock.advance(SECOND);

@@ -74,7 +74,7 @@ fn the_large_gives_up_and_the_small_come_in() {
     for by_time in [false, true] {
         let (clock, _timers, permits) = by_hand(3);
         let held = permits.try_acquire(1).unwrap();
-        let mut large = permits.acquire_within(3, SECOND);
+        let mut large = permits.acquire_within(3, Limits::wait(SECOND));
         let small = [permits.acquire(), permits.acquire(), permits.acquire()];
         assert!(poll(&mut large, Waker::noop()).is_none());
         assert!(small.iter().all(|small| !small.is_ready()));

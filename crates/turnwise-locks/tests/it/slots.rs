@@ -98,7 +98,7 @@ fn i3_the_wait_is_time() {
     let pool = SlotPool::builder(1).timers(timers.clone()).build().unwrap();
     let slot = pool.try_acquire().unwrap();
     let wakes = Wakes::new();
-    let mut late = pool.acquire(SECOND);
+    let mut late = pool.acquire(Limits::wait(SECOND));
     assert!(poll(&mut late, &wakes.waker()).is_none());
     clock.advance(SECOND - Duration::from_nanos(1));
     assert_eq!(timers.run_due(), 0);
@@ -183,7 +183,7 @@ fn i4_a_million_endings_leave_all_free() {
                             }
                             6 => {
                                 let wait = Duration::from_micros(next(&mut seed) % 50);
-                                usize::from(pool.acquire(wait).wait().is_ok())
+                                usize::from(pool.acquire(Limits::wait(wait)).wait().is_ok())
                             }
                             _ => {
                                 let slot = pool.acquire(Limits::NONE).wait().unwrap();
@@ -383,10 +383,10 @@ fn i6_who_gives_up_disturbs_no_holder() {
     let slot = pool.try_acquire().unwrap();
     // Asked, polled, timed out, waited for: whoever goes, nothing is cleaned or given back.
     drop(pool.acquire(Limits::NONE));
-    let mut polled = pool.acquire(SECOND);
+    let mut polled = pool.acquire(Limits::wait(SECOND));
     assert!(poll(&mut polled, Waker::noop()).is_none());
     drop(polled);
-    let mut late = pool.acquire(SECOND);
+    let mut late = pool.acquire(Limits::wait(SECOND));
     clock.advance(SECOND);
     timers.run_due();
     assert!(poll(&mut late, Waker::noop()).unwrap().is_err());
@@ -411,7 +411,7 @@ fn i7_without_a_slot_nothing_is_run() {
     let books = Books::default();
     let pool = books.builder(1).build().unwrap();
     let slot = pool.try_acquire().unwrap();
-    let run = pool.run(Duration::ZERO, |_| panic!("there is no slot"));
+    let run = pool.run(Limits::wait(Duration::ZERO), |_| panic!("there is no slot"));
     let busy = SlotError::NotAcquired(LockError::Busy);
     assert_eq!(run.unwrap_err(), RunSlotError::<(), _>::NotStarted(busy.clone()));
     assert_eq!(pool.try_acquire().unwrap_err(), busy);
@@ -842,7 +842,7 @@ fn i11_views_add_up() {
     let one = pool.acquire(Limits::NONE.lease(10 * SECOND)).wait().unwrap();
     clock.advance(SECOND);
     let two = pool.try_acquire().unwrap();
-    let waits = pool.acquire(9 * SECOND);
+    let waits = pool.acquire(Limits::wait(9 * SECOND));
     clock.advance(SECOND);
     let view = pool.view();
     let counts =

@@ -6,7 +6,7 @@
         .build()?;
     let mut output = Vec::new();
     for command in ["compile", "run"] {
-        output.push(boxes.run(Duration::from_secs(5), |folder| folder.execute(command))?);
+        output.push(boxes.run(Limits::wait(Duration::from_secs(5)), |folder| folder.execute(command))?);
     }
     output.join("; ")
 }

@@ -94,7 +94,7 @@ fn a_ledger_may_apply_and_must_not_wait() {
             if call == Call::Enter(1) {
                 keeps.lock().unwrap().push(inner.apply(2, Limits::NONE));
                 let waited = inner.apply(3, Limits::NONE).wait();
-                let at_once = inner.apply(4, Duration::ZERO).wait();
+                let at_once = inner.apply(4, Limits::wait(Duration::ZERO)).wait();
                 *tells.lock().unwrap() = Some((waited, at_once, inner.set_limit(1)));
             }
             Fate::Good
@@ -209,7 +209,7 @@ fn who_goes_and_who_is_in_exclude_each_other() {
                         for n in 0..3_000 {
                             let id = 10_000 * thread + n;
                             let wait = Duration::from_nanos(1 + n % 40 * 500);
-                            match raffle.apply(id, wait).wait() {
+                            match raffle.apply(id, Limits::wait(wait)).wait() {
                                 Ok(Admitted { place, .. }) => told.push((id, place)),
                                 Err(Refused::TimedOut { .. }) => late.push(id),
                                 Err(other) => panic!("{other}"),

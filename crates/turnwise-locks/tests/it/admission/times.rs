@@ -49,7 +49,7 @@ fn a_hundred(wait: Duration) -> usize {
     let entrants: Vec<_> = (0..100)
         .map(|id| {
             let raffle = raffle.clone();
-            thread::spawn(move || raffle.apply(id, wait).wait())
+            thread::spawn(move || raffle.apply(id, Limits::wait(wait)).wait())
         })
         .collect();
     until(|| raffle.status().waiting == 100);
@@ -85,8 +85,8 @@ fn all_hundred_in_ten_seconds() {
 #[test]
 fn whose_turn_comes_too_late_is_not_entered() {
     let Setting { raffle, desk, queue, clock, .. } = setting(10);
-    let late = raffle.apply(1, 5 * MS);
-    let good = raffle.apply(2, 50 * MS);
+    let late = raffle.apply(1, Limits::wait(5 * MS));
+    let good = raffle.apply(2, Limits::wait(50 * MS));
     clock.advance(7 * MS);
     queue.run_until_idle();
     assert!(matches!(late.wait(), Err(Refused::TimedOut { waited }) if waited == 7 * MS));
@@ -108,7 +108,7 @@ fn what_has_begun_is_waited_for() {
         });
         let entrant = {
             let raffle = raffle.clone();
-            thread::spawn(move || raffle.apply(1, 5 * MS).wait())
+            thread::spawn(move || raffle.apply(1, Limits::wait(5 * MS)).wait())
         };
         until(|| raffle.status().waiting == 1);
         clock.wait_for_sleepers(1);
@@ -124,7 +124,7 @@ fn who_gives_up_in_time_is_not_entered() {
         let Setting { raffle, desk, queue, clock, .. } = setting(10);
         let entrant = {
             let raffle = raffle.clone();
-            thread::spawn(move || raffle.apply(1, 5 * MS).wait())
+            thread::spawn(move || raffle.apply(1, Limits::wait(5 * MS)).wait())
         };
         until(|| raffle.status().waiting == 1);
         clock.wait_for_sleepers(1);
@@ -223,7 +223,7 @@ fn a_task_is_woken_once_with_its_answer() {
 fn a_task_is_woken_at_its_limit() {
     let Setting { raffle, desk, queue, clock, timers } = setting(10);
     let wakes = Wakes::new();
-    let mut apply = raffle.apply(1, 5 * MS);
+    let mut apply = raffle.apply(1, Limits::wait(5 * MS));
     assert!(poll(&mut apply, &wakes.waker()).is_none());
     clock.advance(5 * MS);
     timers.run_due();
@@ -238,7 +238,7 @@ fn a_task_is_woken_at_its_limit() {
 #[test]
 fn a_wait_keeps_the_place() {
     let Setting { raffle, queue, .. } = setting(10);
-    let mut apply = raffle.apply(1, Duration::from_secs(60));
+    let mut apply = raffle.apply(1, Limits::wait(Duration::from_secs(60)));
     assert!(apply.wait_timeout(Duration::ZERO).is_none());
     queue.run_until_idle();
     assert_eq!(apply.wait_timeout(Duration::ZERO).unwrap().unwrap().place, 1);
@@ -248,7 +248,7 @@ fn a_wait_keeps_the_place() {
 #[test]
 fn no_wait_is_refused_if_its_turn_does_not_come() {
     let Setting { raffle, queue, clock, desk, .. } = setting(10);
-    let late = raffle.apply(1, Duration::ZERO);
+    let late = raffle.apply(1, Limits::wait(Duration::ZERO));
     clock.advance(MS);
     assert!(matches!(late.wait(), Err(Refused::Busy)));
     queue.run_until_idle();
@@ -258,8 +258,8 @@ fn no_wait_is_refused_if_its_turn_does_not_come() {
 #[test]
 fn no_wait_is_refused_behind_others() {
     let Setting { raffle, queue, .. } = setting(10);
-    let first = raffle.apply(1, Duration::ZERO);
-    let second = raffle.apply(2, Duration::ZERO);
+    let first = raffle.apply(1, Limits::wait(Duration::ZERO));
+    let second = raffle.apply(2, Limits::wait(Duration::ZERO));
     assert!(second.is_ready());
     assert!(matches!(second.wait(), Err(Refused::Busy)));
     queue.run_until_idle();
@@ -318,7 +318,7 @@ fn a_clock_that_panics_is_no_limit() {
     }
     let (ledger, desk) = book();
     let raffle = Admission::builder(ledger, 2).clock(Broken).open().unwrap();
-    assert_eq!(raffle.apply(1, MS).wait().unwrap().place, 1);
+    assert_eq!(raffle.apply(1, Limits::wait(MS)).wait().unwrap().place, 1);
     assert_eq!(raffle.apply(2, Limits::wait(MS).refuse_early()).wait().unwrap().place, 2);
     desk.check();
 }
