@@ -24,8 +24,8 @@ pub use limits::Limits;
 pub use lock::{
     Acquire, AcquireAll, AcquireMutex, AcquireMutexes, Closed, Fence, Fenced, FencedError, Guard,
     KeyPermit, Latch, LockError, LockInfo, Locks, LocksBuilder, Lost, LostError, MultiGuard,
-    MutexGuard, Mutexes, Opening, Owner, Permit, ReadGuard, RwGuard, RwLocks, RwLocksBuilder,
-    Semaphore, SemaphoreBuilder, SemaphoreInfo, Semaphores, SemaphoresBuilder, WriteGuard,
+    MutexGuard, Mutexes, Opening, Owner, Permit, ReadGuard, RwGuard, RwLocks, Semaphore,
+    SemaphoreInfo, Semaphores, WriteGuard,
 };
 pub use slots::{
     AcquireSlot, PoolView, RunSlotError, Slot, SlotBuildError, SlotError, SlotId, SlotPool,

@@ -1,6 +1,7 @@
 //! The locks of a registry: what plain ones and those of readers and writers have in common.
 
 use std::borrow::Borrow;
+use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 // Numbers of a process, in no model.
@@ -226,10 +227,57 @@ impl<K: Send + Sync + 'static> Clone for Keys<K> {
     }
 }
 
+/// Describes locks, or a semaphore, before they are made: see
+/// [`Locks::builder`](crate::Locks::builder).
+#[must_use = "nothing is made before `build`"]
+pub struct LocksBuilder<L> {
+    timing: Timing,
+    make: Box<dyn FnOnce(Timing) -> L + Send + Sync>,
+}
+
+impl<L> LocksBuilder<L> {
+    pub(super) fn new(make: impl FnOnce(Timing) -> L + Send + Sync + 'static) -> Self {
+        LocksBuilder { timing: Timing::default(), make: Box::new(make) }
+    }
+
+    /// Describes locks by key, with so much room each.
+    pub(super) fn by_key<K>(capacity: u64, locks: fn(Keys<K>) -> L) -> Self
+    where
+        K: Hash + Eq + Send + Sync + 'static,
+        L: 'static,
+    {
+        Self::new(move |timing| locks(Keys::new(capacity, timing)))
+    }
+
+    /// The timers that end leases and waits; their clock is that of the locks. Without this, the
+    /// [global ones](turnwise::time::Timers::global).
+    pub fn timers(mut self, timers: Timers) -> Self {
+        self.timing.timers = Some(timers);
+        self
+    }
+
+    /// The clock that limits and leases are measured on, with timers of its own.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.timing.clock(clock);
+        self
+    }
+
+    /// Makes them.
+    pub fn build(self) -> L {
+        (self.make)(self.timing)
+    }
+}
+
+impl<L> fmt::Debug for LocksBuilder<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocksBuilder").finish_non_exhaustive()
+    }
+}
+
 /// The methods that all locks by key have: `$capacity` is how much room each has. Without it, the
 /// type has its own `new` and `builder`.
 macro_rules! by_key {
-    ($name:ident, $builder:ident, $capacity:expr) => {
+    ($name:ident, $capacity:expr) => {
         impl<K: std::hash::Hash + Eq + Send + Sync + 'static> $name<K> {
             /// Locks on the system's clock.
             pub fn new() -> Self {
@@ -237,8 +285,8 @@ macro_rules! by_key {
             }
 
             /// Locks with a clock, or timers, of their own.
-            pub fn builder() -> $builder<K> {
-                $builder::with($capacity)
+            pub fn builder() -> $crate::lock::keys::LocksBuilder<Self> {
+                $crate::lock::keys::LocksBuilder::by_key($capacity, |keys| $name { keys })
             }
         }
 
@@ -248,9 +296,9 @@ macro_rules! by_key {
             }
         }
 
-        $crate::lock::keys::by_key!($name, $builder);
+        $crate::lock::keys::by_key!($name);
     };
-    ($name:ident, $builder:ident) => {
+    ($name:ident) => {
         impl<K: Send + Sync + 'static> $name<K> {
             /// How many keys are used. Stale on return.
             pub fn len(&self) -> usize {
@@ -276,47 +324,6 @@ macro_rules! by_key {
         impl<K: Send + Sync + 'static> std::fmt::Debug for $name<K> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-
-        /// Describes locks before they are made: see `builder`.
-        #[must_use = "nothing is made before `build`"]
-        pub struct $builder<K> {
-            capacity: u64,
-            timing: $crate::lock::keys::Timing,
-            keys: std::marker::PhantomData<fn(K)>,
-        }
-
-        impl<K> $builder<K> {
-            fn with(capacity: u64) -> Self {
-                let (timing, keys) = (Default::default(), std::marker::PhantomData);
-                $builder { capacity, timing, keys }
-            }
-        }
-
-        impl<K: std::hash::Hash + Eq + Send + Sync + 'static> $builder<K> {
-            /// The timers that end leases and waits; their clock is that of the locks. Without
-            /// this, the [global ones](turnwise::time::Timers::global).
-            pub fn timers(mut self, timers: turnwise::time::Timers) -> Self {
-                self.timing.timers = Some(timers);
-                self
-            }
-
-            /// The clock that limits and leases are measured on, with timers of its own.
-            pub fn clock(mut self, clock: impl turnwise::Clock + 'static) -> Self {
-                self.timing.clock(clock);
-                self
-            }
-
-            /// Makes the locks.
-            pub fn build(self) -> $name<K> {
-                $name { keys: $crate::lock::keys::Keys::new(self.capacity, self.timing) }
-            }
-        }
-
-        impl<K> std::fmt::Debug for $builder<K> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($builder)).finish_non_exhaustive()
             }
         }
     };

@@ -29,12 +29,12 @@ pub use acquire::Acquire;
 pub use all::{AcquireAll, MultiGuard};
 pub use error::{Closed, LockError, LostError};
 pub use fence::{Fence, Fenced, FencedError};
-pub use keys::{LockInfo, Owner};
+pub use keys::{LockInfo, LocksBuilder, Owner};
 pub use latch::{Latch, Opening};
 pub use mutexes::{AcquireMutex, AcquireMutexes, MutexGuard, Mutexes};
-pub use rw::{ReadGuard, RwGuard, RwLocks, RwLocksBuilder, WriteGuard};
-pub use semaphore::{Permit, Semaphore, SemaphoreBuilder, SemaphoreInfo};
-pub use semaphores::{KeyPermit, Semaphores, SemaphoresBuilder};
+pub use rw::{ReadGuard, RwGuard, RwLocks, WriteGuard};
+pub use semaphore::{Permit, Semaphore, SemaphoreInfo};
+pub use semaphores::{KeyPermit, Semaphores};
 pub use tenure::Lost;
 pub(crate) use tenure::Tenure;
 
@@ -83,7 +83,7 @@ pub struct Locks<K: Send + Sync + 'static> {
     keys: Keys<K>,
 }
 
-by_key!(Locks, LocksBuilder, 1);
+by_key!(Locks, 1);
 
 impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// Asks for a lock, without a limit. Lock-free but for the short lock of a shard of the

@@ -102,7 +102,7 @@ pub struct RwLocks<K: Send + Sync + 'static> {
     keys: Keys<K>,
 }
 
-by_key!(RwLocks, RwLocksBuilder, ALL);
+by_key!(RwLocks, ALL);
 
 impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// Asks for a lock as a reader, without a limit.

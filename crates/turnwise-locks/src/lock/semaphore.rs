@@ -5,15 +5,14 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnwise::time::Timers;
-use turnwise::{Actor, Clock};
+use turnwise::Actor;
 
 use super::acquire::{Acquire, Wanted};
 use super::desk::{Common, Core};
 use super::error::{Closed, LockError};
 use super::fast::Lender;
 use super::guard::guard;
-use super::keys::Timing;
+use super::keys::LocksBuilder;
 use crate::limits::Limits;
 use crate::registry::Slot;
 
@@ -150,8 +149,12 @@ impl Semaphore {
     }
 
     /// With a clock, or timers, of its own.
-    pub fn builder(permits: u64) -> SemaphoreBuilder {
-        SemaphoreBuilder { permits, timing: Timing::default() }
+    pub fn builder(permits: u64) -> LocksBuilder<Self> {
+        LocksBuilder::new(move |timing| {
+            let common = Common::lending(timing.timers);
+            let actor = Actor::new(Slot::alone(Core::lending(permits, &common)));
+            Semaphore { lender: Arc::new(Lender { common, actor }) }
+        })
     }
 
     /// Asks for one permit, without a limit. Awaited, it fails after a [`close`](Self::close) only.
@@ -326,40 +329,6 @@ impl RefUnwindSafe for Semaphore {}
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Semaphore").finish_non_exhaustive()
-    }
-}
-
-/// Describes a semaphore before it is made: see [`Semaphore::builder`].
-#[must_use = "nothing is made before `build`"]
-pub struct SemaphoreBuilder {
-    permits: u64,
-    timing: Timing,
-}
-
-impl SemaphoreBuilder {
-    /// As [`LocksBuilder::timers`](crate::LocksBuilder::timers).
-    pub fn timers(mut self, timers: Timers) -> Self {
-        self.timing.timers = Some(timers);
-        self
-    }
-
-    /// As [`LocksBuilder::clock`](crate::LocksBuilder::clock).
-    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.timing.clock(clock);
-        self
-    }
-
-    /// Makes the semaphore.
-    pub fn build(self) -> Semaphore {
-        let common = Common::lending(self.timing.timers);
-        let actor = Actor::new(Slot::alone(Core::lending(self.permits, &common)));
-        Semaphore { lender: Arc::new(Lender { common, actor }) }
-    }
-}
-
-impl fmt::Debug for SemaphoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SemaphoreBuilder").field("permits", &self.permits).finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::acquire::Acquire;
 use super::error::LockError;
 use super::guard::guard;
-use super::keys::{Keys, LockInfo, by_key};
+use super::keys::{Keys, LockInfo, LocksBuilder, by_key};
 use super::semaphore::assert_some;
 use crate::limits::Limits;
 
@@ -40,7 +40,7 @@ pub struct Semaphores<K: Send + Sync + 'static> {
     keys: Keys<K>,
 }
 
-by_key!(Semaphores, SemaphoresBuilder);
+by_key!(Semaphores);
 
 impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     /// Semaphores with this many permits each. With none, every request is refused with
@@ -50,8 +50,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     }
 
     /// Semaphores with a clock, or timers, of their own.
-    pub fn builder(permits: u64) -> SemaphoresBuilder<K> {
-        SemaphoresBuilder::with(permits)
+    pub fn builder(permits: u64) -> LocksBuilder<Self> {
+        LocksBuilder::by_key(permits, |keys| Semaphores { keys })
     }
 
     /// Asks for one permit of a key, without a limit. Lock-free but for the short lock of a shard
