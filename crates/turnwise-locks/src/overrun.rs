@@ -30,14 +30,14 @@ impl<K: Send + Sync + 'static> Listener<K> {
 
     fn post(self: Arc<Self>, keys: Vec<Arc<K>>, lease: Duration) {
         let actor = self.actor.clone();
-        let told = move |(): &mut ()| {
+        let message = move |(): &mut ()| {
             for key in keys {
                 ignore(|| (self.tell)(&key, lease));
                 ignore(|| drop(key));
             }
             ignore(|| drop(self));
         };
-        drop(actor.posted().send(told));
+        drop(actor.posted().send(message));
     }
 
     /// Watches a closure that has begun.

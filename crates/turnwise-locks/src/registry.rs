@@ -47,7 +47,7 @@ use crate::sync::{Mutex, MutexGuard, shards};
 use crate::table::{self, Links, Table};
 use crate::user_code::{catch, discard, ignore, owning};
 
-pub(crate) use thin::{Entered, Wish, comparing};
+pub(crate) use thin::{Entered, HoldRequest, comparing};
 
 /// The state of a key's mailbox.
 pub(crate) struct Slot<K, S> {

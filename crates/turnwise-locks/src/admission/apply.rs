@@ -22,7 +22,7 @@ use turnwise::time::Sleep;
 use turnwise::{Actor, AskError, EndCause, Limit, Reason, Reply, in_turn};
 
 use super::Admitted;
-use super::desk::{Application, Asks, Desk};
+use super::decider::{Application, Asks, Decider};
 use super::error::Refused;
 use super::ledger::Ledger;
 use crate::limits::{Terms, Wait, shown};
@@ -30,7 +30,7 @@ use crate::registry::Time;
 use crate::sync::hint;
 
 /// The answer to an applicant.
-pub(super) type Told<R, E> = Result<Admitted<R>, Refused<E>>;
+pub(super) type Outcome<R, E> = Result<Admitted<R>, Refused<E>>;
 
 /// The answer to come. Dropped, its applicant has left, unless the turn was first (C2).
 struct Awaited<T>(Option<Reply<T>>);
@@ -86,24 +86,24 @@ pub struct Apply<Id, L: Ledger<Id>> {
 
 enum Stage<Id, L: Ledger<Id>> {
     Waits(Waits<Id, L>),
-    Over(Told<L::Row, L::Error>),
+    Over(Outcome<L::Row, L::Error>),
     Taken,
 }
 
 /// One that was not to wait is busy if its time is over.
-fn as_try<R, E>(is_try: bool, told: Told<R, E>) -> Told<R, E> {
-    match told {
+fn as_try<R, E>(is_try: bool, outcome: Outcome<R, E>) -> Outcome<R, E> {
+    match outcome {
         Err(Refused::TimedOut { .. }) if is_try => Err(Refused::Busy),
-        told => told,
+        outcome => outcome,
     }
 }
 
 /// An application that is not answered.
 struct Waits<Id, L: Ledger<Id>> {
-    reply: Awaited<Told<L::Row, L::Error>>,
+    reply: Awaited<Outcome<L::Row, L::Error>>,
     /// Its limit, as long as that may end it.
     wait: Option<Wait>,
-    actor: Actor<Desk<Id, L>>,
+    actor: Actor<Decider<Id, L>>,
     time: Time,
     sleep: Option<Box<Sleep>>,
 }
@@ -118,12 +118,12 @@ where
     }
 
     /// Decided already.
-    pub(super) fn over(told: Told<L::Row, L::Error>) -> Self {
-        Apply { stage: Stage::Over(told), is_try: false }
+    pub(super) fn over(outcome: Outcome<L::Row, L::Error>) -> Self {
+        Apply { stage: Stage::Over(outcome), is_try: false }
     }
 
     /// Takes a place in the queue.
-    pub(super) fn new(actor: Actor<Desk<Id, L>>, id: Id, terms: Terms, time: Time) -> Self {
+    pub(super) fn new(actor: Actor<Decider<Id, L>>, id: Id, terms: Terms, time: Time) -> Self {
         let Terms { wait, is_try, .. } = terms;
         let (promise, reply) = actor.promise();
         let asks = Asks { id, promise: Some(promise) };
@@ -181,7 +181,7 @@ where
     /// assert_eq!(ada.wait()?.place, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Told<L::Row, L::Error>> {
+    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Outcome<L::Row, L::Error>> {
         let until = match limit.into() {
             Limit::Unlimited => None,
             Limit::Immediate => Some(Duration::ZERO),
@@ -202,11 +202,11 @@ where
         }
     }
 
-    fn wait_until(&mut self, until: Option<Duration>) -> Option<Told<L::Row, L::Error>> {
+    fn wait_until(&mut self, until: Option<Duration>) -> Option<Outcome<L::Row, L::Error>> {
         loop {
             self.stage = match std::mem::replace(&mut self.stage, Stage::Taken) {
                 Stage::Taken => return Some(Err(Refused::Taken)),
-                Stage::Over(told) => return Some(as_try(self.is_try, told)),
+                Stage::Over(outcome) => return Some(as_try(self.is_try, outcome)),
                 Stage::Waits(waits) => match waits.step(until) {
                     Ok(stage) => stage,
                     Err(waits) => {
@@ -250,7 +250,7 @@ where
             Some(at) => at.saturating_sub(self.now()).into(),
         };
         match self.reply.wait(left) {
-            Ok(Some(told)) => Ok(Stage::Over(told)),
+            Ok(Some(outcome)) => Ok(Stage::Over(outcome)),
             Ok(None) if own.is_some() && first == own => Ok(self.time_out()),
             Ok(None) => Err(self),
             Err(error) => Ok(self.give_in(error)),
@@ -310,9 +310,9 @@ where
         loop {
             this.stage = match std::mem::replace(&mut this.stage, Stage::Taken) {
                 Stage::Taken => return Poll::Ready(Err(Refused::Taken)),
-                Stage::Over(told) => return Poll::Ready(as_try(this.is_try, told)),
+                Stage::Over(outcome) => return Poll::Ready(as_try(this.is_try, outcome)),
                 Stage::Waits(mut waits) => match waits.reply.poll(cx) {
-                    Poll::Ready(Ok(told)) => Stage::Over(told),
+                    Poll::Ready(Ok(outcome)) => Stage::Over(outcome),
                     Poll::Ready(Err(error)) => waits.give_in(error),
                     Poll::Pending if waits.is_late(cx) => waits.time_out(),
                     Poll::Pending => {

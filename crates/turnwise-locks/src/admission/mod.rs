@@ -4,7 +4,7 @@
 //! order of deciding. Those that have come together are committed together.
 
 // Applications are messages, so the order of applying is the order of deciding. The
-// [desk](desk) decides them, and commits once for a whole pass of them; an
+// [decider](decider) decides them, and commits once for a whole pass of them; an
 // [application](apply) may be given up as long as its turn has not come.
 //
 // - A1: rows that are committed are never more than the limit that held when they were entered.
@@ -12,7 +12,7 @@
 // - A3: the board shows what is committed, and is written before any answer.
 
 mod apply;
-mod desk;
+mod decider;
 mod error;
 mod ledger;
 mod seats;
@@ -35,8 +35,8 @@ use crate::registry::Time;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Counted, Mutex};
 use crate::user_code::{catch, discard};
-use apply::Told;
-use desk::Desk;
+use apply::Outcome;
+use decider::Decider;
 use seats::Winners;
 
 /// An applicant who is in: committed, and counted.
@@ -98,7 +98,7 @@ pub struct Status {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Admission<Id, L: Ledger<Id>> {
-    actor: Actor<Desk<Id, L>>,
+    actor: Actor<Decider<Id, L>>,
     board: Counted<Board>,
     time: Time,
     /// How many a pass has at most, and how long it takes them.
@@ -210,7 +210,7 @@ where
             self.board.want();
         }
         let id = match self.decide_here(id) {
-            Ok(told) => return Apply::over(told),
+            Ok(outcome) => return Apply::over(outcome),
             Err(id) => id,
         };
         if limits.is_immediate() && !self.actor.is_idle() {
@@ -233,14 +233,14 @@ where
 
     /// Decides an applicant in this call, if none is before it: it is its turn now, whatever its
     /// limit is.
-    fn decide_here(&self, id: Id) -> Result<Told<L::Row, L::Error>, Id> {
+    fn decide_here(&self, id: Id) -> Result<Outcome<L::Row, L::Error>, Id> {
         if in_turn() {
             return Err(id);
         }
         let mut id = Some(id);
-        let turn = |desk: &mut Desk<Id, L>| id.take().map(|id| desk.admit_here(id));
+        let turn = |decider: &mut Decider<Id, L>| id.take().map(|id| decider.admit_here(id));
         match self.actor.try_with(turn) {
-            Ok(Some(told)) => Ok(told),
+            Ok(Some(outcome)) => Ok(outcome),
             _ => Err(id.expect("a turn that did not come has taken nothing")),
         }
     }
@@ -265,7 +265,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_limit(&self, limit: u64) -> Result<(), LimitError> {
-        match self.actor.with(|desk| desk.set_limit(limit)) {
+        match self.actor.with(|decider| decider.set_limit(limit)) {
             Ok(set) => set,
             Err(AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock), _)) => {
                 Err(LimitError::NotAwaited(reason))
@@ -427,14 +427,14 @@ where
             (None, None) => Time::Machine,
         };
         let board = Counted::new(Board::new());
-        let desk = Desk::open(ledger, limit, (group, longest), (board.clone(), time.clone()));
-        // The desk ends a pass at the group by itself; the budget has the thread that drains give
-        // the rest to others then, and not in the midst of a pass.
+        let decider = Decider::open(ledger, limit, (group, longest), (board.clone(), time.clone()));
+        // The decider ends a pass at the group by itself; the budget has the thread that drains
+        // give the rest to others then, and not in the midst of a pass.
         let turns = u32::try_from(group).unwrap_or(u32::MAX);
         let mut actor = Actor::builder()
             .name("admission")
             .budget(Budget::turns(turns))
-            .on_batch_end(|desk: &mut Desk<_, L>, _| desk.batch_ends());
+            .on_batch_end(|decider: &mut Decider<_, L>, _| decider.batch_ends());
         actor = match &time {
             Time::Machine => actor,
             Time::Timers(timers) => actor.clock(timers.clock().clone()),
@@ -442,7 +442,7 @@ where
         if let Some(executor) = executor {
             actor = actor.executor(executor);
         }
-        let actor = actor.spawn(desk.map_err(OpenError::Load)?).map_err(OpenError::Build)?;
+        let actor = actor.spawn(decider.map_err(OpenError::Load)?).map_err(OpenError::Build)?;
         Ok(Admission { actor, board, time, group: (group, longest) })
     }
 }

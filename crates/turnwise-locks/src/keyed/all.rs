@@ -29,7 +29,7 @@ struct All<K, S, F> {
     keys: Mutex<std::vec::IntoIter<K>>,
     states: Mutex<Vec<S>>,
     /// The keys that were entered, if there is a listener for overruns.
-    told: Mutex<Vec<Arc<K>>>,
+    listening: Mutex<Vec<Arc<K>>>,
     f: Mutex<Option<F>>,
     terms: Terms,
     immediate: bool,
@@ -56,12 +56,12 @@ where
         registry: keyed.registry.clone(),
         keys: Mutex::new(keys.into_iter()),
         states: Mutex::new(states),
-        told: Mutex::new(Vec::new()),
+        listening: Mutex::new(Vec::new()),
         f: Mutex::new(Some(f)),
         terms,
         immediate: limits.is_immediate(),
     });
-    as_try(terms.is_try, enter(&all).told())
+    as_try(terms.is_try, enter(&all).outcome())
 }
 
 /// The terms of a call that is made now, and its keys, if they may be waited for.
@@ -113,7 +113,7 @@ where
     }
     let inner = all.clone();
     // Only a clock of the user's can end the wait below before the turn inside is over.
-    let (over, told) = registry.clock.as_ref().map(|_| promise::<()>()).unzip();
+    let (over, listening) = registry.clock.as_ref().map(|_| promise::<()>()).unzip();
     let reply = actor.call(move |slot| {
         let (all, _over) = (inner, over);
         let terms = Terms { lease: None, ..all.terms };
@@ -125,7 +125,7 @@ where
             }
         };
         if all.registry.listener.is_some() {
-            all.told.lock().extend(slot.key().cloned());
+            all.listening.lock().extend(slot.key().cloned());
         }
         all.states.lock().extend(slot.state.take());
         let ended = enter(&all);
@@ -143,7 +143,7 @@ where
         Err(payload) => {
             let f = all.f.lock().take();
             ignore(|| drop(f));
-            drop(told.map(Reply::wait));
+            drop(listening.map(Reply::wait));
             Ended::Panicked(payload)
         }
     }
@@ -160,10 +160,10 @@ where
     // Taken by a turn outside, that has panicked meanwhile.
     let Some(f) = f else { return Ended::Not(RunError::Taken) };
     let mut states = std::mem::take(&mut *all.states.lock());
-    let told = std::mem::take(&mut *all.told.lock());
+    let listening = std::mem::take(&mut *all.listening.lock());
     // How long each of the keys is used is measured by its turn.
     let terms = Terms { wait: None, ..all.terms };
-    let begun = match catch(|| begun(&all.registry, terms, told.into_iter())) {
+    let begun = match catch(|| begun(&all.registry, terms, listening.into_iter())) {
         Ok(begun) => begun,
         Err(payload) => {
             ignore(|| drop(f));

@@ -262,7 +262,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         let registry = &self.registry;
         if limits.is_immediate() && !registry.elsewhere {
             return Run::over(match self.try_now(key, limits.immediate(), f) {
-                Ok(ended) => ended.told(),
+                Ok(ended) => ended.outcome(),
                 Err(refused) => Err(refused.into()),
             });
         }
@@ -771,7 +771,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
             return start_on(registry, actor, guard, terms, f);
         }
         Run::over(match try_on(registry, found, terms, f) {
-            Ok(ended) => ended.told(),
+            Ok(ended) => ended.outcome(),
             Err(refused) => Err(refused.into()),
         })
     }
@@ -961,7 +961,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// Without this, they are those [of the clock](Timers::of), or [the process's](Timers::global).
     /// Their thread starts with the first of: a [`Run`] with a limit that is awaited and is not
     /// over at once, an async closure with a lease that waits, a closure with a lease while
-    /// somebody is [told](Self::on_overrun) of overruns, an idle key that is [kept
+    /// somebody [hears](Self::on_overrun) of overruns, an idle key that is [kept
     /// alive](Self::keep_alive).
     ///
     /// # Examples

@@ -201,7 +201,7 @@ impl<R> Run<R> {
         S: Send + 'static,
     {
         if reply.is_ready() {
-            let outcome = reply.wait().map_or_else(|error| Err(error.into()), Ended::told);
+            let outcome = reply.wait().map_or_else(|error| Err(error.into()), Ended::outcome);
             return Run::over(as_try(terms.is_try, outcome));
         }
         Run { inner: Inner::Open(Open::new(reply, actor, terms, registry.time())) }
@@ -242,7 +242,7 @@ impl<R> Run<R> {
     pub fn wait(self) -> Result<R, RunError<R>> {
         match self.inner {
             Inner::Over(outcome) => outcome,
-            Inner::Open(open) => as_try(open.is_try, open.settle().told()),
+            Inner::Open(open) => as_try(open.is_try, open.settle().outcome()),
             Inner::Taken => Err(RunError::Taken),
         }
     }
@@ -324,7 +324,9 @@ impl<R> Future for Run<R> {
         loop {
             if !open.reply.is_ready() {
                 open = match open.give_up() {
-                    Ok(waited) => return Poll::Ready(as_try(is_try, Ended::late(waited).told())),
+                    Ok(waited) => {
+                        return Poll::Ready(as_try(is_try, Ended::late(waited).outcome()));
+                    }
                     Err(open) => open,
                 };
             }
@@ -338,7 +340,7 @@ impl<R> Future for Run<R> {
                     return Poll::Ready(open.refused(cycle));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                Poll::Ready(Ok(ended)) => return Poll::Ready(as_try(is_try, ended.told())),
+                Poll::Ready(Ok(ended)) => return Poll::Ready(as_try(is_try, ended.outcome())),
             }
             let (looked, late) = owning(open, |open| open.is_late(cx));
             open = looked;

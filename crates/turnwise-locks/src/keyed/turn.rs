@@ -30,7 +30,7 @@ impl<R> Ended<R> {
     }
 
     /// The outcome, for a caller that learns of a panic.
-    pub(super) fn told(self) -> Result<R, RunError<R>> {
+    pub(super) fn outcome(self) -> Result<R, RunError<R>> {
         match self {
             Ended::Done(value) => Ok(value),
             Ended::Overran { value, by } => Err(RunError::Overran { value, by }),
@@ -47,7 +47,7 @@ impl<R> Ended<R> {
     pub(super) fn felt(self) -> Result<R, RunError<R>> {
         match self {
             Ended::Panicked(payload) => std::panic::resume_unwind(payload),
-            ended => ended.told(),
+            ended => ended.outcome(),
         }
     }
 }

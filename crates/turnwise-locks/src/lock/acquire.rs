@@ -11,11 +11,11 @@ use std::time::Duration;
 use turnwise::time::Sleep;
 use turnwise::{AskError, Limit, Reply, WaitError, in_turn};
 
-use super::desk::{Ask, Common, Core, Step, Told};
 use super::error::LockError;
 use super::fast::{Asking, FastPermit};
 use super::guard::{Held, Thin};
-use super::place::{Place, Shelf};
+use super::place::{LockSet, Place};
+use super::turns::{Ask, Common, Core, Outcome, Step};
 use crate::limits::{Limits, Terms};
 use crate::registry::Slot;
 
@@ -93,8 +93,8 @@ enum Stage<K: Send + Sync + 'static> {
     /// The request waits for its turn in the lock's mailbox: not for the lock.
     Asked(Reply<Step>),
     /// It is in the queue.
-    Waits(Reply<Told>),
-    Over(Told),
+    Waits(Reply<Outcome>),
+    Over(Outcome),
     /// It holds a key that has no mailbox.
     Thin(Thin<K>),
     /// It holds a permit that was there.
@@ -105,7 +105,7 @@ enum Stage<K: Send + Sync + 'static> {
 impl<K: Send + Sync + 'static> Stage<K> {
     fn after(step: Step) -> Self {
         match step {
-            Step::Over(told) => Stage::Over(told),
+            Step::Over(outcome) => Stage::Over(outcome),
             Step::Waits(reply) => Stage::Waits(reply),
         }
     }
@@ -177,7 +177,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     }
 
     /// The time is over: it is not let in any more, unless it was just now.
-    fn time_out(&mut self, reply: Reply<Told>) -> Stage<K> {
+    fn time_out(&mut self, reply: Reply<Outcome>) -> Stage<K> {
         match reply.cancel() {
             Ok(()) => {
                 let called = self.terms.wait.map_or(Duration::ZERO, |wait| wait.called);
@@ -188,7 +188,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
                 Stage::Over(Err(LockError::TimedOut { waited }))
             }
             Err(reply) => match reply.wait() {
-                Ok(told) => Stage::Over(told),
+                Ok(outcome) => Stage::Over(outcome),
                 Err(error) => self.give_in(error),
             },
         }
@@ -265,7 +265,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
         loop {
             self.stage = match std::mem::replace(&mut self.stage, Stage::Taken) {
                 Stage::Taken => return Some(Err(LockError::Taken)),
-                Stage::Over(told) => return Some(self.finish(told)),
+                Stage::Over(outcome) => return Some(self.finish(outcome)),
                 Stage::Thin(thin) => return Some(Ok(G::of(Held::thin(thin)))),
                 Stage::Fast(permit) => return Some(Ok(G::of(Held::fast(permit)))),
                 Stage::Asked(reply) => match reply.wait() {
@@ -278,7 +278,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
                         Some(until) => until.saturating_sub(self.now()).into(),
                     };
                     match reply.wait_timeout(left) {
-                        Ok(told) => Stage::Over(told),
+                        Ok(outcome) => Stage::Over(outcome),
                         Err(WaitError::TimedOut(reply)) if give_up => self.time_out(reply),
                         Err(WaitError::TimedOut(reply)) => {
                             self.stage = Stage::Waits(reply);
@@ -292,9 +292,9 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
         }
     }
 
-    fn finish(&mut self, told: Told) -> Result<G, LockError> {
+    fn finish(&mut self, outcome: Outcome) -> Result<G, LockError> {
         let place = self.place.take();
-        let grant = told?;
+        let grant = outcome?;
         match place {
             Some(place) => Ok(G::of(Held::fat(place, grant))),
             None => unreachable!("what is granted has a place"),
@@ -306,30 +306,30 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
 fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask<K>) -> Stage<K> {
     let mut ask = Some(ask);
     let taken = &mut ask;
-    let (shelf, common) = (place.shelf(), place.common());
-    let here = shelf.map(|shelf| &**shelf);
+    let (set, common) = (place.lock_set(), place.common());
+    let here = set.map(|set| &**set);
     let entered = place.actor.try_with(move |slot| step(here, common, slot, taken, None));
     if let Ok(step) = entered {
         return Stage::after(step);
     }
-    let (shelf, common) = (shelf.cloned(), common.clone());
+    let (set, common) = (set.cloned(), common.clone());
     // F2: from before the end of the call that takes the place.
     let asking = Asking::new(&common);
-    let turn = move |slot: &mut _| step(shelf.as_deref(), &common, slot, &mut ask, asking);
+    let turn = move |slot: &mut _| step(set.as_deref(), &common, slot, &mut ask, asking);
     // As in `tell`: not put off to the end of this thread's turn.
     let actor = &place.actor;
     Stage::Asked(if in_turn() { actor.posted().call(turn) } else { actor.call(turn) })
 }
 
 fn step<K: Send + Sync + 'static>(
-    shelf: Option<&Shelf<K>>,
+    set: Option<&LockSet<K>>,
     common: &Arc<Common>,
     slot: &mut Slot<K, Core<K>>,
     ask: &mut Option<Ask<K>>,
     asking: Option<Asking>,
 ) -> Step {
-    let core = match shelf {
-        Some(shelf) => Some(shelf.registry.state(slot)),
+    let core = match set {
+        Some(set) => Some(set.registry.state(slot)),
         None => slot.state.as_mut(),
     };
     match (core, ask.take()) {
@@ -347,7 +347,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E: Failure> Future for Acquire<K,
             let waits = match std::mem::replace(&mut this.stage, Stage::Taken) {
                 Stage::Fast(permit) => return Poll::Ready(Ok(G::of(Held::fast(permit)))),
                 Stage::Thin(thin) => return Poll::Ready(Ok(G::of(Held::thin(thin)))),
-                Stage::Over(told) => return Poll::Ready(this.finish(told).map_err(E::of)),
+                Stage::Over(outcome) => return Poll::Ready(this.finish(outcome).map_err(E::of)),
                 Stage::Taken => return Poll::Ready(Err(E::of(LockError::Taken))),
                 waits => waits,
             };
@@ -359,7 +359,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E: Failure> Future for Acquire<K,
                     Err(error) => this.give_in(error),
                 },
                 Stage::Waits(reply) => match Pin::new(reply).poll(cx) {
-                    Poll::Ready(Ok(told)) => Stage::Over(told),
+                    Poll::Ready(Ok(outcome)) => Stage::Over(outcome),
                     Poll::Ready(Err(error)) => this.give_in(error),
                     Poll::Pending if !this.is_late(cx) => return Poll::Pending,
                     Poll::Pending => match std::mem::replace(&mut this.stage, Stage::Taken) {
@@ -385,10 +385,10 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
 
     /// Gives the place up, or the lock.
     fn abandon(&mut self) {
-        let told = match std::mem::replace(&mut self.stage, Stage::Taken) {
+        let outcome = match std::mem::replace(&mut self.stage, Stage::Taken) {
             // It is over; or the clock, or a waker, has panicked in the midst of it.
             Stage::Taken => return self.withdraw(),
-            Stage::Over(told) => told,
+            Stage::Over(outcome) => outcome,
             Stage::Thin(thin) => return drop(thin),
             Stage::Fast(permit) => return drop(permit),
             Stage::Asked(reply) => match reply.cancel() {
@@ -396,7 +396,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
                 Ok(_) => return,
                 Err(reply) if !reply.is_ready() => return self.withdraw(),
                 Err(reply) => match reply.wait() {
-                    Ok(Step::Over(told)) => told,
+                    Ok(Step::Over(outcome)) => outcome,
                     Ok(Step::Waits(reply)) => {
                         self.stage = Stage::Waits(reply);
                         return self.abandon();
@@ -413,12 +413,12 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
                 }
                 Err(reply) if !reply.is_ready() => return self.withdraw(),
                 Err(reply) => match reply.wait() {
-                    Ok(told) => told,
+                    Ok(outcome) => outcome,
                     Err(_) => return,
                 },
             },
         };
-        if let (Ok(grant), Some(place)) = (told, self.place.take()) {
+        if let (Ok(grant), Some(place)) = (outcome, self.place.take()) {
             grant.end(place);
         }
     }

@@ -21,10 +21,10 @@ use std::sync::{Arc, OnceLock};
 
 use turnwise::Actor;
 
-use super::desk::{Common, Core};
 use super::guard::was_lost;
+use super::hold_state::HoldState;
 use super::place::{Kept, Place, tell};
-use super::tenure::Tenure;
+use super::turns::{Common, Core};
 use crate::registry::Slot;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU32, AtomicU64};
@@ -264,7 +264,7 @@ pub(super) struct FastPermit<K: Send + Sync + 'static> {
     permits: u64,
     fence: u64,
     /// The machine knows it (F5).
-    known: OnceLock<Arc<Tenure>>,
+    known: OnceLock<Arc<HoldState>>,
     held: bool,
 }
 
@@ -281,22 +281,22 @@ impl<K: Send + Sync + 'static> FastPermit<K> {
         &self.lender.actor
     }
 
-    /// The tenure that its guard shares with the machine, if the machine knows it.
-    pub(super) fn tenure(&self) -> Option<&Arc<Tenure>> {
+    /// The state that its guard shares with the machine, if the machine knows it.
+    pub(super) fn hold_state(&self) -> Option<&Arc<HoldState>> {
         self.known.get()
     }
 
-    /// The tenure that its guard shares with the machine, which knows it from now on.
-    pub(super) fn known(&self) -> &Arc<Tenure> {
+    /// The state that its guard shares with the machine, which knows it from now on.
+    pub(super) fn known(&self) -> &Arc<HoldState> {
         self.known.get_or_init(|| {
-            let (fence, permits, tenure) = (self.fence, self.permits, Tenure::new());
-            let term = tenure.clone();
+            let (fence, permits, hold_state) = (self.fence, self.permits, HoldState::new());
+            let term = hold_state.clone();
             tell(self.actor(), move |slot| {
                 if let Some(core) = &mut slot.state {
                     core.adopt(fence, permits, term);
                 }
             });
-            tenure
+            hold_state
         })
     }
 
@@ -327,7 +327,7 @@ impl<K: Send + Sync + 'static> FastPermit<K> {
     /// Lets go. True: it was lost before.
     pub(super) fn release(&mut self) -> bool {
         let known = self.known.get();
-        let lost = known.is_some_and(|tenure| was_lost(tenure, &self.lender.common));
+        let lost = known.is_some_and(|hold_state| was_lost(hold_state, &self.lender.common));
         self.end();
         lost
     }

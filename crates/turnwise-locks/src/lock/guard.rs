@@ -7,13 +7,13 @@ use std::time::Duration;
 use turnwise::Actor;
 
 use super::acquire::Guarding;
-use super::desk::{Common, Core, Grant};
 use super::error::LostError;
 use super::fast::FastPermit;
 use super::fence::Fence;
+use super::hold_state::{HoldState, Lost};
 use super::machine::Term;
-use super::place::{Kept, Place, Shelf, tell};
-use super::tenure::{Lost, Tenure};
+use super::place::{Kept, LockSet, Place, tell};
+use super::turns::{Common, Core, Grant};
 use crate::registry::{self, Beside, Kind, Pin, Slot, comparing};
 
 /// A hold, until it is dropped.
@@ -36,7 +36,7 @@ struct Fat<K: Send + Sync + 'static> {
 
 /// A hold of a key that had no other request when it began.
 pub(super) struct Thin<K: Send + Sync + 'static> {
-    shelf: Arc<Shelf<K>>,
+    set: Arc<LockSet<K>>,
     place: registry::Place,
     fence: u64,
     /// It was asked for what only a mailbox knows.
@@ -44,7 +44,7 @@ pub(super) struct Thin<K: Send + Sync + 'static> {
     held: bool,
 }
 
-type Known<K> = (Actor<Slot<K, Core<K>>>, Arc<Tenure>);
+type Known<K> = (Actor<Slot<K, Core<K>>>, Arc<HoldState>);
 
 impl<K: Send + Sync + 'static> Fat<K> {
     fn place(&self) -> &Place<K> {
@@ -57,7 +57,7 @@ impl<K: Send + Sync + 'static> Fat<K> {
     /// Lets go. True: it was lost before.
     fn release(&mut self) -> bool {
         let Some(place) = self.place.take() else { return false };
-        let lost = was_lost(&self.grant.tenure, place.common());
+        let lost = was_lost(&self.grant.hold_state, place.common());
         place.leave(self.grant.fence, self.grant.number);
         lost
     }
@@ -72,32 +72,32 @@ impl<K: Send + Sync + 'static> Drop for Fat<K> {
 }
 
 impl<K: Send + Sync + 'static> Thin<K> {
-    pub(super) fn new(shelf: Arc<Shelf<K>>, place: registry::Place, fence: u64) -> Self {
-        Thin { shelf, place, fence, known: OnceLock::new(), held: true }
+    pub(super) fn new(set: Arc<LockSet<K>>, place: registry::Place, fence: u64) -> Self {
+        Thin { set, place, fence, known: OnceLock::new(), held: true }
     }
 
-    /// Its mailbox and its tenure; made, if there are none.
+    /// Its mailbox and its state; made, if there are none.
     fn known(&self) -> &Known<K> {
         self.known.get_or_init(|| {
-            let (actor, beside) = self.shelf.registry.mailbox(self.place, self.shelf.kept());
-            (actor, tenure_of(beside))
+            let (actor, beside) = self.set.registry.mailbox(self.place, self.set.kept());
+            (actor, hold_state_of(beside))
         })
     }
 
     /// Lets go: of a place in a mailbox, if it has got one meanwhile, and what it shares with that.
-    fn let_go(&mut self) -> Option<(Place<K>, Arc<Tenure>)> {
+    fn let_go(&mut self) -> Option<(Place<K>, Arc<HoldState>)> {
         if !std::mem::replace(&mut self.held, false) {
             return None;
         }
-        let (actor, beside) = self.shelf.registry.let_go(self.place)?;
-        let kept = Kept::Key(Pin::new(self.shelf.clone(), self.place, Kind::Run));
-        Some((Place { kept, actor }, tenure_of(beside)))
+        let (actor, beside) = self.set.registry.let_go(self.place)?;
+        let kept = Kept::Key(Pin::new(self.set.clone(), self.place, Kind::Run));
+        Some((Place { kept, actor }, hold_state_of(beside)))
     }
 
     /// Lets go. True: it was lost before.
     fn release(&mut self) -> bool {
-        let Some((place, tenure)) = self.let_go() else { return false };
-        let lost = was_lost(&tenure, &self.shelf.common);
+        let Some((place, hold_state)) = self.let_go() else { return false };
+        let lost = was_lost(&hold_state, &self.set.common);
         place.leave(self.fence, self.fence);
         lost
     }
@@ -105,12 +105,12 @@ impl<K: Send + Sync + 'static> Thin<K> {
 
 /// An entry of a hold lets go. True: it was lost before; else it never is from now on, unless its
 /// owner has others.
-pub(super) fn was_lost(tenure: &Tenure, common: &Common) -> bool {
-    tenure.is_lost(|| common.now()) || !tenure.let_go()
+pub(super) fn was_lost(hold_state: &HoldState, common: &Common) -> bool {
+    hold_state.is_lost(|| common.now()) || !hold_state.let_go()
 }
 
-/// The tenure that a guard shares with its lock.
-fn tenure_of(beside: Beside) -> Arc<Tenure> {
+/// The state that a guard shares with its lock.
+fn hold_state_of(beside: Beside) -> Arc<HoldState> {
     beside.downcast().unwrap_or_else(|_| unreachable!("it is that of a lock"))
 }
 
@@ -121,8 +121,8 @@ impl<K: Send + Sync + 'static> Drop for Thin<K> {
         }
         if comparing() {
             // Inside the `Eq` of a key: then not here, and a pool does it.
-            let shelf = self.shelf.clone();
-            let mut thin = Thin::new(shelf, self.place, self.fence);
+            let set = self.set.clone();
+            let mut thin = Thin::new(set, self.place, self.fence);
             std::mem::swap(&mut thin.known, &mut self.known);
             self.held = false;
             drop(Actor::new(()).posted().send(move |()| drop(thin)));
@@ -151,17 +151,17 @@ impl<K: Send + Sync + 'static> Held<K> {
         match &self.0 {
             Body::Fast(permit) => permit.common(),
             Body::Fat(fat) => fat.place().common(),
-            Body::Thin(thin) => &thin.shelf.common,
+            Body::Thin(thin) => &thin.set.common,
         }
     }
 
     /// Its lock's mailbox, and what its guards share.
-    fn known(&self) -> (&Actor<Slot<K, Core<K>>>, &Arc<Tenure>) {
+    fn known(&self) -> (&Actor<Slot<K, Core<K>>>, &Arc<HoldState>) {
         match &self.0 {
-            Body::Fat(fat) => (&fat.place().actor, &fat.grant.tenure),
+            Body::Fat(fat) => (&fat.place().actor, &fat.grant.hold_state),
             Body::Thin(thin) => {
-                let (actor, tenure) = thin.known();
-                (actor, tenure)
+                let (actor, hold_state) = thin.known();
+                (actor, hold_state)
             }
             Body::Fast(permit) => (permit.actor(), permit.known()),
         }
@@ -185,7 +185,7 @@ impl<K: Send + Sync + 'static> Held<K> {
 
     pub(super) fn is_lost(&self) -> bool {
         if let Body::Fast(permit) = &self.0 {
-            if permit.tenure().is_none() {
+            if permit.hold_state().is_none() {
                 return false;
             }
         }
@@ -197,24 +197,24 @@ impl<K: Send + Sync + 'static> Held<K> {
     }
 
     pub(super) fn remaining(&self) -> Option<Duration> {
-        let tenure = match &self.0 {
-            Body::Fat(fat) => &fat.grant.tenure,
+        let hold_state = match &self.0 {
+            Body::Fat(fat) => &fat.grant.hold_state,
             Body::Thin(thin) => &thin.known.get()?.1,
-            Body::Fast(permit) => permit.tenure()?,
+            Body::Fast(permit) => permit.hold_state()?,
         };
-        Some(tenure.due()?.saturating_sub(self.common().now()))
+        Some(hold_state.due()?.saturating_sub(self.common().now()))
     }
 
     pub(super) fn renew(&self, lease: Duration) -> Result<(), LostError> {
         let common = self.common();
         // A lease too long for the clock never ends; one of no time is over.
         let due = common.now().checked_add(lease);
-        let (actor, tenure) = self.known();
+        let (actor, hold_state) = self.known();
         let lost = Err(LostError { fence: self.fence() });
         if self.is_lost() {
             return lost;
         }
-        let Some(before) = tenure.end_at(due) else { return lost };
+        let Some(before) = hold_state.end_at(due) else { return lost };
         // A lease that ends later is found so at the end that it had.
         if due.is_some_and(|due| before.is_none_or(|before| due < before)) {
             let (fence, common) = (self.fence().number(), common.clone());
@@ -286,23 +286,23 @@ impl<K: Send + Sync + 'static> Held<K> {
     pub(super) fn split(&mut self, weight: u64) -> Option<Self> {
         let rest = self.weight().checked_sub(weight).filter(|&rest| rest > 0 && weight > 0)?;
         if let Body::Fast(permit) = &mut self.0 {
-            if permit.tenure().is_none() {
+            if permit.hold_state().is_none() {
                 return Some(Held(Body::Fast(permit.split(weight))));
             }
         }
         if self.is_lost() {
             return None;
         }
-        let (actor, tenure) = self.known();
-        let (common, part) = (self.common().clone(), Tenure::new());
-        part.end_at(tenure.due());
+        let (actor, hold_state) = self.known();
+        let (common, part) = (self.common().clone(), HoldState::new());
+        part.end_at(hold_state.due());
         let (hold, fence, term) = (self.name(), common.fence(), part.clone());
         tell(actor, move |slot| {
             if let Some(core) = &mut slot.state {
                 core.split(hold, weight, (fence, term), &common);
             }
         });
-        let grant = Grant { fence, number: fence, weight, tenure: part, shared: false };
+        let grant = Grant { fence, number: fence, weight, hold_state: part, shared: false };
         let part = Held::fat(self.place(), grant);
         self.weigh(rest);
         Some(part)
@@ -318,7 +318,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         }
         let weight = self.weight() + other.weight();
         if let (Body::Fast(one), Body::Fast(two)) = (&self.0, &other.0) {
-            if one.tenure().is_none() && two.tenure().is_none() {
+            if one.hold_state().is_none() && two.hold_state().is_none() {
                 other.disarm();
                 self.weigh(weight);
                 return Ok(());
@@ -339,7 +339,7 @@ impl<K: Send + Sync + 'static> Held<K> {
     /// Ends it, and its weight is not given back.
     pub(super) fn forget(mut self) {
         let known = match &self.0 {
-            Body::Fast(permit) => permit.tenure().is_some(),
+            Body::Fast(permit) => permit.hold_state().is_some(),
             _ => true,
         };
         let (common, weight) = (self.common().clone(), self.weight());
@@ -427,7 +427,7 @@ macro_rules! guard {
             }
 
             /// A future that is ready when it was taken away.
-            pub fn lost(&self) -> $crate::lock::tenure::Lost {
+            pub fn lost(&self) -> $crate::lock::hold_state::Lost {
                 self.held.lost()
             }
 

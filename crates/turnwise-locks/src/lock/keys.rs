@@ -12,14 +12,14 @@ use turnwise::time::Timers;
 use turnwise::{Actor, Clock};
 
 use super::acquire::{Acquire, Wanted};
-use super::desk::{Common, Core};
 use super::error::LockError;
 use super::fence::Fence;
 use super::guard::Thin;
-use super::place::{Kept, Place, Shelf};
+use super::place::{Kept, LockSet, Place};
+use super::turns::{Common, Core};
 use crate::keyed::NotStarted;
 use crate::limits::Limits;
-use crate::registry::{Entered, Kind, Make, Pin, Registry, Slot, Wish};
+use crate::registry::{Entered, HoldRequest, Kind, Make, Pin, Registry, Slot};
 
 /// One who may hold the same lock several times: its own requests do not wait for each other.
 ///
@@ -83,7 +83,7 @@ pub struct LockInfo {
 }
 
 pub(super) struct Keys<K: Send + Sync + 'static> {
-    shelf: Arc<Shelf<K>>,
+    set: Arc<LockSet<K>>,
 }
 
 /// Timers, and with them a clock.
@@ -104,7 +104,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     pub(super) fn new(capacity: u64, timing: Timing) -> Self {
         let make = Make::Plain(Box::new(move || Core::new(capacity)));
         let registry = Registry::new(make, None, None, false);
-        Keys { shelf: Arc::new(Shelf { registry, common: Common::new(timing.timers), capacity }) }
+        Keys { set: Arc::new(LockSet { registry, common: Common::new(timing.timers), capacity }) }
     }
 
     pub(super) fn acquire<G, E>(
@@ -114,20 +114,20 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         weight: u64,
         limits: Limits,
     ) -> Acquire<K, G, E> {
-        let (shelf, capacity) = (&self.shelf, self.shelf.capacity);
+        let (set, capacity) = (&self.set, self.set.capacity);
         // An owner, and a lease, are known by a mailbox only.
         let thin = owner.is_none() && limits.leased().is_none();
-        let wish = Wish { weight, thin, immediate: limits.is_immediate(), capacity };
-        let number = || shelf.common.number();
-        let (place, actor) = match shelf.registry.hold(key, wish, number, shelf.kept()) {
+        let request = HoldRequest { weight, thin, immediate: limits.is_immediate(), capacity };
+        let number = || set.common.number();
+        let (place, actor) = match set.registry.hold(key, request, number, set.kept()) {
             Ok(Entered::Fat(found)) => found,
             Ok(Entered::Thin(place, fence)) => {
-                return Acquire::thin(Thin::new(shelf.clone(), place, fence));
+                return Acquire::thin(Thin::new(set.clone(), place, fence));
             }
             Err(why) => return Acquire::refused(refused(&why)),
         };
-        let pin = Pin::new(self.shelf.clone(), place, Kind::Run);
-        let terms = limits.terms(|| shelf.common.now());
+        let pin = Pin::new(self.set.clone(), place, Kind::Run);
+        let terms = limits.terms(|| set.common.now());
         let wanted = Wanted { owner: owner.map(|owner| owner.number), weight, limits };
         Acquire::new(Place { kept: Kept::Key(pin), actor }, wanted, terms)
     }
@@ -137,7 +137,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.shelf.registry.mailbox_of(key, self.shelf.kept())
+        self.set.registry.mailbox_of(key, self.set.kept())
     }
 
     pub(super) fn is_used<Q>(&self, key: &Q) -> bool
@@ -145,11 +145,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.shelf.registry.is_used(key)
+        self.set.registry.is_used(key)
     }
 
     pub(super) fn capacity(&self) -> u64 {
-        self.shelf.capacity
+        self.set.capacity
     }
 
     pub(super) fn info<Q>(&self, key: &Q) -> Result<Option<LockInfo>, LockError>
@@ -158,9 +158,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         Q: Hash + Eq + ?Sized,
     {
         let Some(actor) = self.mailbox(key) else { return Ok(None) };
-        let common = &self.shelf.common;
+        let common = &self.set.common;
         common.watch();
-        let known = self.shelf.known(self.shelf.registry.hash(key));
+        let known = self.set.known(self.set.registry.hash(key));
         // A lock that is gone meanwhile has no state.
         Ok(actor.with(|slot| {
             let core = slot.state.as_mut()?;
@@ -175,14 +175,14 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         Q: Hash + Eq + ?Sized,
     {
         let Some(actor) = self.mailbox(key) else { return Ok(false) };
-        let common = &self.shelf.common;
+        let common = &self.set.common;
         let lost = actor.with(|slot| slot.state.as_mut().map_or(0, |core| core.force(common)))?;
         Ok(lost > 0)
     }
 
     /// Takes no more requests; those that wait fail.
     pub(super) fn close(&self) {
-        drop(self.shelf.registry.close());
+        drop(self.set.registry.close());
     }
 }
 
@@ -213,17 +213,17 @@ fn refused(why: &NotStarted) -> LockError {
 
 impl<K: Send + Sync + 'static> Keys<K> {
     pub(super) fn now(&self) -> Duration {
-        self.shelf.common.now()
+        self.set.common.now()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shelf.registry.len()
+        self.set.registry.len()
     }
 }
 
 impl<K: Send + Sync + 'static> Clone for Keys<K> {
     fn clone(&self) -> Self {
-        Keys { shelf: self.shelf.clone() }
+        Keys { set: self.set.clone() }
     }
 }
 

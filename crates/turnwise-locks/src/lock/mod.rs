@@ -7,11 +7,11 @@
 
 mod acquire;
 mod all;
-mod desk;
 mod error;
 mod fast;
 mod fence;
 mod guard;
+mod hold_state;
 mod keys;
 mod latch;
 mod machine;
@@ -20,7 +20,7 @@ mod place;
 mod rw;
 mod semaphore;
 mod semaphores;
-mod tenure;
+mod turns;
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -29,14 +29,14 @@ pub use acquire::Acquire;
 pub use all::{AcquireAll, MultiGuard};
 pub use error::{Closed, LockError, LostError};
 pub use fence::{Fence, Fenced, FencedError};
+pub(crate) use hold_state::HoldState;
+pub use hold_state::Lost;
 pub use keys::{LockInfo, LocksBuilder, Owner};
 pub use latch::{Latch, Opening};
 pub use mutexes::{AcquireMutex, AcquireMutexes, MutexGuard, Mutexes};
 pub use rw::{ReadGuard, RwGuard, RwLocks, WriteGuard};
 pub use semaphore::{Permit, Semaphore, SemaphoreInfo};
 pub use semaphores::{KeyPermit, Semaphores};
-pub use tenure::Lost;
-pub(crate) use tenure::Tenure;
 
 use guard::guard;
 use keys::{Keys, by_key};

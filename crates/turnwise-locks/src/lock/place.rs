@@ -4,32 +4,32 @@ use std::sync::Arc;
 
 use turnwise::{Actor, in_turn};
 
-use super::desk::{Common, Core};
-use super::tenure::Tenure;
+use super::hold_state::HoldState;
+use super::turns::{Common, Core};
 use crate::estimate::Estimate;
 use crate::registry::{Access, Beside, Guard, Pin, Registry, Slot};
 
 /// The locks of one registry.
-pub(super) struct Shelf<K: Send + Sync + 'static> {
+pub(super) struct LockSet<K: Send + Sync + 'static> {
     pub(super) registry: Arc<Registry<K, Core<K>>>,
     pub(super) common: Arc<Common>,
     /// How much room each of them has.
     pub(super) capacity: u64,
 }
 
-impl<K: Send + Sync + 'static> Shelf<K> {
+impl<K: Send + Sync + 'static> LockSet<K> {
     /// A closure that makes the state of a mailbox with a hold of this fence and weight, and the
-    /// tenure that its guard shares with it.
+    /// state that its guard shares with it.
     pub(super) fn kept(&self) -> impl FnOnce(u64, u64) -> (Core<K>, Beside) + use<K> {
         let capacity = self.capacity;
         move |fence, weight| {
-            let tenure = Tenure::new();
-            (Core::held(capacity, fence, weight, tenure.clone()), tenure as Beside)
+            let hold_state = HoldState::new();
+            (Core::held(capacity, fence, weight, hold_state.clone()), hold_state as Beside)
         }
     }
 }
 
-impl<K: Send + Sync + 'static> Shelf<K> {
+impl<K: Send + Sync + 'static> LockSet<K> {
     /// The estimate of how long the key with this hash is held, if there was a request for it.
     pub(super) fn known(&self, hash: u64) -> Option<Estimate> {
         let estimates = &self.registry.estimates;
@@ -37,7 +37,7 @@ impl<K: Send + Sync + 'static> Shelf<K> {
     }
 }
 
-impl<K: Send + Sync + 'static> Access for Arc<Shelf<K>> {
+impl<K: Send + Sync + 'static> Access for Arc<LockSet<K>> {
     type Key = K;
     type State = Core<K>;
     // It has nothing of the user's.
@@ -51,7 +51,7 @@ impl<K: Send + Sync + 'static> Access for Arc<Shelf<K>> {
 /// The pin that keeps a lock there while it is used.
 pub(super) enum Kept<K: Send + Sync + 'static> {
     /// Its key is pinned.
-    Key(Pin<Arc<Shelf<K>>>),
+    Key(Pin<Arc<LockSet<K>>>),
     /// It is no key's: a semaphore.
     Alone(Arc<Common>),
 }
@@ -91,7 +91,7 @@ impl<K: Send + Sync + 'static> Place<K> {
         self.kept.common()
     }
 
-    pub(super) fn shelf(&self) -> Option<&Arc<Shelf<K>>> {
+    pub(super) fn lock_set(&self) -> Option<&Arc<LockSet<K>>> {
         match &self.kept {
             Kept::Key(pin) => Some(pin.access()),
             Kept::Alone(..) => None,

@@ -8,11 +8,11 @@ use std::time::Duration;
 use turnwise::Actor;
 
 use super::acquire::{Acquire, Wanted};
-use super::desk::{Common, Core};
 use super::error::{Closed, LockError};
 use super::fast::Lender;
 use super::guard::guard;
 use super::keys::LocksBuilder;
+use super::turns::{Common, Core};
 use crate::limits::Limits;
 use crate::registry::Slot;
 

@@ -32,7 +32,7 @@ pub(crate) enum Entered<K, S> {
 
 /// A request, as it comes to the registry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct HoldRequest {
     /// So much of the lock it wants.
     pub(crate) weight: u64,
     /// It can do without a mailbox.
@@ -56,10 +56,10 @@ impl<K, S> Keys<K, S> {
 }
 
 impl<K, S> Entry<K, S> {
-    /// True if it is a hold beside which such a wish has no room. A mailbox decides for itself.
-    fn leaves_no_room(&self, wish: Wish) -> bool {
+    /// True if it is a hold beside which such a request has no room. A mailbox decides for itself.
+    fn leaves_no_room(&self, request: HoldRequest) -> bool {
         match self.body {
-            Body::Thin { weight, .. } => wish.weight > wish.capacity.saturating_sub(weight),
+            Body::Thin { weight, .. } => request.weight > request.capacity.saturating_sub(weight),
             Body::Mailbox { .. } => false,
         }
     }
@@ -132,13 +132,13 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     pub(crate) fn hold(
         &self,
         key: K,
-        wish: Wish,
+        request: HoldRequest,
         fence: impl FnOnce() -> u64,
         kept: impl FnOnce(u64, u64) -> (S, Beside),
     ) -> Result<Entered<K, S>, NotStarted> {
         let Sought { key, hash, mut keys, at } = self.enter(key)?;
         if let Some(at) = at {
-            if wish.immediate && keys.table.get(at).leaves_no_room(wish) {
+            if request.immediate && keys.table.get(at).leaves_no_room(request) {
                 return Err(NotStarted::Busy);
             }
             let actor = self.fatten(&mut keys, at, kept);
@@ -148,13 +148,13 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             ignore(|| drop(key));
             return Ok(Entered::Fat((Place { hash, at }, actor)));
         }
-        if !wish.thin {
+        if !request.thin {
             let actor = self.spawn(None, None);
             let place = insert(&mut keys, hash, Held::Own(key), actor.clone(), Kind::Run);
             return Ok(Entered::Fat((place, actor)));
         }
         let (fence, key) = (fence(), Held::Own(key));
-        let body = Body::Thin { fence, weight: wish.weight };
+        let body = Body::Thin { fence, weight: request.weight };
         let at = keys.table.insert(Entry { hash, key, body, runs: 0, keys: 0 });
         Ok(Entered::Thin(Place { hash, at }, fence))
     }

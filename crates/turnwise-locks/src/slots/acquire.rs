@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use turnwise::Limit;
 
-use super::desk::Entry;
 use super::error::SlotError;
 use super::pool::Pool;
+use super::shared::Entry;
 use super::slot::Slot;
 use crate::limits::Limits;
 use crate::lock::{Acquire, LockError, Permit};
@@ -41,9 +41,9 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
     pub(super) fn new(pool: &Arc<Pool<T, E>>, limits: Limits) -> Self {
         // The permit has no lease: the slot has.
         let wanted = limits.unleased();
-        let asked = match wanted.are_plain() && pool.desk.permits.take() {
+        let asked = match wanted.are_plain() && pool.shared.permits.take() {
             true => Asked::Fast,
-            false => Asked::Queues(Box::new(pool.desk.permits.ask(1, wanted))),
+            false => Asked::Queues(Box::new(pool.shared.permits.ask(1, wanted))),
         };
         AcquireSlot { pool: Some(pool.clone()), asked, lease: limits.leased() }
     }
@@ -156,7 +156,7 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
 impl<T: 'static, E: 'static> Drop for AcquireSlot<T, E> {
     fn drop(&mut self) {
         if let (Asked::Fast, Some(pool)) = (&self.asked, &self.pool) {
-            pool.desk.give_back(Some(Entry::Fast));
+            pool.shared.give_back(Some(Entry::Fast));
         }
     }
 }

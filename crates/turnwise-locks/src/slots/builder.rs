@@ -10,9 +10,9 @@ use turnwise::time::Timers;
 use turnwise::{Actor, Clock, Executor, Spawner};
 
 use super::SlotPool;
-use super::desk::Desk;
 use super::error::SlotError;
 use super::pool::{Hooks, Pool, SetUp};
+use super::shared::Shared;
 use super::view::SlotId;
 use crate::lock::Fence;
 
@@ -214,8 +214,8 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
         let Common { lease, clean_first, timers, helper } = common;
         let slots = size(slots)?;
         let timers = timers.unwrap_or_else(|| Timers::global().clone());
-        let desk = Desk::new(slots, timers, helper, clean_first);
-        Ok(SlotPool { pool: Arc::new(Pool { desk, lease, hooks }) })
+        let shared = Shared::new(slots, timers, helper, clean_first);
+        Ok(SlotPool { pool: Arc::new(Pool { shared, lease, hooks }) })
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A pool stands on a [`Semaphore`](crate::Semaphore), which is fair, wakes exactly one, and knows
 //! limits and those that give up. The holder of a permit takes the lowest unused number: a
-//! few instructions under the lock of the [desk](desk), which never wait for anything. There is no
-//! second queue, and no probing. A permit that is there is a compare-and-swap.
+//! few instructions under the lock of the [shared part](shared), which never wait for anything.
+//! There is no second queue, and no probing. A permit that is there is a compare-and-swap.
 //!
 //! ```text
 //!          take           stay            end            free
@@ -30,10 +30,10 @@
 
 mod acquire;
 mod builder;
-mod desk;
 mod error;
 mod job;
 mod pool;
+mod shared;
 mod slot;
 mod view;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::builder::{SlotBuildError, size};
-use super::desk::{Desk, Entry, Hold, Lease};
 use super::error::{SlotError, panicked};
+use super::shared::{Entry, Hold, Lease, Shared};
 use super::slot::Slot;
 use super::view::{PoolView, SlotId, SlotState};
 use crate::lock::Fence;
@@ -32,7 +32,7 @@ pub(super) struct Hooks<T, E> {
 }
 
 pub(super) struct Pool<T: 'static, E: 'static> {
-    pub(super) desk: Arc<Desk>,
+    pub(super) shared: Arc<Shared>,
     pub(super) lease: Option<Duration>,
     pub(super) hooks: Hooks<T, E>,
 }
@@ -46,15 +46,15 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     }
 
     fn take(&self, entry: Entry) -> Result<(Hold, T), SlotError<E>> {
-        let since = self.desk.now();
+        let since = self.shared.now();
         match &self.hooks.set_up {
-            SetUp::Plain(value) if !self.desk.clean_first => {
-                Ok((self.desk.take(entry, SlotState::Held, since).0, value()))
+            SetUp::Plain(value) if !self.shared.clean_first => {
+                Ok((self.shared.take(entry, SlotState::Held, since).0, value()))
             }
             set_up => {
-                let (hold, unknown) = self.desk.take(entry, SlotState::SetUp, since);
+                let (hold, unknown) = self.shared.take(entry, SlotState::SetUp, since);
                 let value = self.set_up(hold.id, unknown, set_up)?;
-                self.desk.stay(hold);
+                self.shared.stay(hold);
                 Ok((hold, value))
             }
         }
@@ -103,14 +103,14 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     fn clean(&self, id: SlotId, value: Option<T>) -> Result<(), SlotError<E>> {
         let cleaned = self.cleaned(id, value);
         match &cleaned {
-            Ok(()) => self.desk.free(id),
+            Ok(()) => self.shared.free(id),
             Err(error) => self.quarantine(id, error),
         }
         cleaned
     }
 
     fn quarantine(&self, id: SlotId, error: &SlotError<E>) {
-        self.desk.quarantine(id);
+        self.shared.quarantine(id);
         if let Some(tell) = &self.hooks.on_quarantine {
             ignore(|| tell(id, error));
         }
@@ -119,12 +119,12 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     /// The guard of a hold ends it. None: it has ended before.
     pub(super) fn end(&self, hold: Hold, value: Option<T>) -> Option<Result<(), SlotError<E>>> {
         if self.hooks.clean_up.is_none() && !needs_drop::<T>() {
-            let (lease, entry) = self.desk.end_clean(hold)?;
+            let (lease, entry) = self.shared.end_clean(hold)?;
             Lease::ended(lease);
-            self.desk.give_back(entry);
+            self.shared.give_back(entry);
             return Some(Ok(()));
         }
-        let Some(lease) = self.desk.end(hold) else {
+        let Some(lease) = self.shared.end(hold) else {
             ignore(|| drop(value));
             return None;
         };
@@ -134,16 +134,16 @@ impl<T: 'static, E: 'static> Pool<T, E> {
 
     /// True if a hold is lost. If its lease is over, it is from now on.
     pub(super) fn is_lost(self: &Arc<Self>, hold: Hold) -> bool {
-        match self.desk.is_lost(hold) {
+        match self.shared.is_lost(hold) {
             Ok(lost) => lost,
             Err(due) => {
-                let now = self.desk.now();
+                let now = self.shared.now();
                 due <= now && {
-                    if let Some(lease) = self.desk.expire(hold, now) {
+                    if let Some(lease) = self.shared.expire(hold, now) {
                         let pool = self.clone();
-                        self.desk.post(move || pool.reclaim(hold, lease));
+                        self.shared.post(move || pool.reclaim(hold, lease));
                     }
-                    self.desk.is_lost(hold) == Ok(true)
+                    self.shared.is_lost(hold) == Ok(true)
                 }
             }
         }
@@ -151,18 +151,18 @@ impl<T: 'static, E: 'static> Pool<T, E> {
 
     /// A lease begins. False: the hold is lost.
     pub(super) fn renew(self: &Arc<Self>, hold: Hold, lease: Duration) -> bool {
-        let now = self.desk.now();
+        let now = self.shared.now();
         // With a lease too long for the clock, it never ends.
         let due = now.checked_add(lease);
-        let Some(version) = self.desk.lease(hold, now, due) else {
+        let Some(version) = self.shared.lease(hold, now, due) else {
             return false;
         };
         if let Some(due) = due {
-            let (desk, pool) = (self.desk.clone(), Arc::downgrade(self));
-            let ring = move || desk.post(move || expire(&pool, hold));
+            let (shared, pool) = (self.shared.clone(), Arc::downgrade(self));
+            let ring = move || shared.post(move || expire(&pool, hold));
             // A clock that panics arms nothing: then the lease ends when somebody asks.
-            match catch(|| self.desk.timers.at(due, ring)) {
-                Ok(timer) => self.desk.armed(hold, version, timer),
+            match catch(|| self.shared.timers.at(due, ring)) {
+                Ok(timer) => self.shared.armed(hold, version, timer),
                 Err(payload) => discard(payload),
             }
         }
@@ -194,23 +194,23 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     }
 
     pub(super) fn repair(&self, id: SlotId) -> Result<(), SlotError<E>> {
-        if !self.desk.repair(id) {
+        if !self.shared.repair(id) {
             return Err(SlotError::NotQuarantined);
         }
         self.clean(id, None)
     }
 
     pub(super) fn resize(&self, slots: usize) -> Result<(), SlotBuildError> {
-        self.desk.resize(size(slots)?);
+        self.shared.resize(size(slots)?);
         Ok(())
     }
 
     pub(super) fn view(&self) -> PoolView {
-        self.desk.view()
+        self.shared.view()
     }
 
     pub(super) fn close(&self) {
-        self.desk.permits.close();
+        self.shared.permits.close();
     }
 }
 
@@ -218,8 +218,8 @@ impl<T: 'static, E: 'static> Pool<T, E> {
 /// timers.
 fn expire<T: 'static, E: 'static>(pool: &Weak<Pool<T, E>>, hold: Hold) {
     let Some(pool) = pool.upgrade() else { return };
-    let now = pool.desk.now();
-    if let Some(lease) = pool.desk.expire(hold, now) {
+    let now = pool.shared.now();
+    if let Some(lease) = pool.shared.expire(hold, now) {
         pool.reclaim(hold, lease);
     }
 }

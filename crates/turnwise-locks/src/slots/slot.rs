@@ -6,10 +6,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::desk::Hold;
 use super::error::SlotError;
 use super::job::Cuttable;
 use super::pool::Pool;
+use super::shared::Hold;
 use super::view::SlotId;
 use crate::lock::{Fence, Lost, LostError};
 
@@ -46,7 +46,7 @@ impl<T: 'static, E: 'static> Slot<T, E> {
 
     /// Begins the lease of one that a job has: its end cuts that.
     pub(super) fn begin_job(&self, lease: Option<Duration>, job: Weak<dyn Cuttable>) {
-        self.pool.desk.attach(self.hold, job);
+        self.pool.shared.attach(self.hold, job);
         self.begin(lease);
     }
 
@@ -83,12 +83,12 @@ impl<T: 'static, E: 'static> Slot<T, E> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lost(&self) -> Lost {
-        self.pool.desk.lost(self.hold)
+        self.pool.shared.lost(self.hold)
     }
 
     /// The rest of its lease, if it has one and is not lost. Takes a short lock.
     pub fn remaining(&self) -> Option<Duration> {
-        self.pool.desk.remaining(self.hold)
+        self.pool.shared.remaining(self.hold)
     }
 
     /// Its lease begins anew, with this length; also if it had none before. Takes short locks.

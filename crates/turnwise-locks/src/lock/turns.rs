@@ -13,9 +13,9 @@ use turnwise::{Promise, Reply, WeakActor, promise, promise_on};
 
 use super::error::LockError;
 use super::fast::{Asking, Available};
+use super::hold_state::HoldState;
 use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
 use super::place::{Place, tell_here};
-use super::tenure::Tenure;
 use crate::estimate::Estimate;
 use crate::limits::{Terms, shown};
 use crate::registry::Slot;
@@ -67,7 +67,7 @@ impl Common {
     }
 
     /// The answer to a request that waits.
-    fn promise(&self) -> (Promise<Told>, Reply<Told>) {
+    fn promise(&self) -> (Promise<Outcome>, Reply<Outcome>) {
         match self.on_machine_clock {
             true => promise(),
             false => promise_on(self.timers.clock().clone()),
@@ -96,7 +96,7 @@ impl Common {
 
 /// The state of a lock's mailbox.
 pub(super) struct Core<K: Send + Sync + 'static> {
-    machine: Machine<Ticket, Arc<Tenure>>,
+    machine: Machine<Ticket, Arc<HoldState>>,
     /// Of a semaphore: none of its permits is in the word.
     away: bool,
     alarm: Option<Alarm<K>>,
@@ -137,7 +137,7 @@ pub(super) struct Ask<K: Send + Sync + 'static> {
 pub(super) struct Grant {
     pub(super) fence: u64,
     pub(super) number: u64,
-    pub(super) tenure: Arc<Tenure>,
+    pub(super) hold_state: Arc<HoldState>,
     pub(super) weight: u64,
     /// Its owner may have others of the same hold.
     pub(super) shared: bool,
@@ -147,24 +147,24 @@ impl Grant {
     /// Gives back what it stands for.
     pub(super) fn end<K: Send + Sync + 'static>(&self, place: Place<K>) {
         if self.shared {
-            self.tenure.let_go();
+            self.hold_state.let_go();
         }
         place.leave(self.fence, self.number);
     }
 }
 
 /// The answer to a request that has waited.
-pub(super) type Told = Result<Grant, LockError>;
+pub(super) type Outcome = Result<Grant, LockError>;
 
 /// The answer to a request in its turn.
 pub(super) enum Step {
-    Over(Told),
-    Waits(Reply<Told>),
+    Over(Outcome),
+    Waits(Reply<Outcome>),
 }
 
 /// A request that waits.
 struct Ticket {
-    promise: Promise<Told>,
+    promise: Promise<Outcome>,
     number: u64,
     weight: u64,
     called: Duration,
@@ -173,24 +173,24 @@ struct Ticket {
 }
 
 /// The world around a machine: the clock, fences, and the promises of those that wait.
-struct Desk<'a>(&'a Arc<Common>);
+struct LockHost<'a>(&'a Arc<Common>);
 
-impl Desk<'_> {
-    fn hold(&self, lease: Option<Duration>) -> Arc<Tenure> {
-        let tenure = Tenure::new();
-        self.begin(lease, &tenure);
-        tenure
+impl LockHost<'_> {
+    fn hold(&self, lease: Option<Duration>) -> Arc<HoldState> {
+        let hold_state = HoldState::new();
+        self.begin(lease, &hold_state);
+        hold_state
     }
 
     /// The lease begins, or begins anew.
-    fn begin(&self, lease: Option<Duration>, tenure: &Tenure) {
+    fn begin(&self, lease: Option<Duration>, hold_state: &HoldState) {
         let Some(length) = lease else { return };
         // With a lease too long for the clock, it never ends.
-        tenure.end_at(self.0.now().checked_add(length));
+        hold_state.end_at(self.0.now().checked_add(length));
     }
 }
 
-impl Host<Ticket, Arc<Tenure>> for Desk<'_> {
+impl Host<Ticket, Arc<HoldState>> for LockHost<'_> {
     fn now(&mut self) -> Duration {
         self.0.now()
     }
@@ -203,23 +203,23 @@ impl Host<Ticket, Arc<Tenure>> for Desk<'_> {
         !ticket.promise.is_cancelled()
     }
 
-    fn let_in(&mut self, ticket: Ticket, fence: u64) -> Option<Arc<Tenure>> {
+    fn let_in(&mut self, ticket: Ticket, fence: u64) -> Option<Arc<HoldState>> {
         let Ticket { promise, number, weight, lease, shared, .. } = ticket;
-        let tenure = self.hold(lease);
-        let grant = Grant { fence, number, weight, tenure: tenure.clone(), shared };
+        let hold_state = self.hold(lease);
+        let grant = Grant { fence, number, weight, hold_state: hold_state.clone(), shared };
         // One that has gone meanwhile does not get it: the next does, in this very turn.
-        promise.try_keep(Ok(grant)).is_ok().then_some(tenure)
+        promise.try_keep(Ok(grant)).is_ok().then_some(hold_state)
     }
 
-    fn join(&mut self, ticket: Ticket, fence: u64, tenure: &Arc<Tenure>) -> bool {
+    fn join(&mut self, ticket: Ticket, fence: u64, hold_state: &Arc<HoldState>) -> bool {
         let Ticket { promise, number, weight, lease, shared, .. } = ticket;
-        self.begin(lease, tenure);
-        let grant = Grant { fence, number, weight, tenure: tenure.clone(), shared };
+        self.begin(lease, hold_state);
+        let grant = Grant { fence, number, weight, hold_state: hold_state.clone(), shared };
         promise.try_keep(Ok(grant)).is_ok()
     }
 
     fn refuse(&mut self, ticket: Ticket, why: Refusal) -> bool {
-        let error = told(why, ticket.called);
+        let error = outcome(why, ticket.called);
         ticket.promise.try_keep(Err(error)).is_ok()
     }
 }
@@ -235,7 +235,7 @@ fn ring<K: Send + Sync + 'static>(actor: &WeakActor<Slot<K, Core<K>>>, common: A
     });
 }
 
-fn told(why: Refusal, called: Duration) -> LockError {
+fn outcome(why: Refusal, called: Duration) -> LockError {
     match why {
         Refusal::Busy => LockError::Busy,
         Refusal::TimedOut { at } => LockError::TimedOut { waited: at.saturating_sub(called) },
@@ -251,8 +251,8 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     /// Of a lock that is held: the number of its request is its fence.
-    pub(super) fn held(capacity: u64, fence: u64, weight: u64, tenure: Arc<Tenure>) -> Self {
-        let machine = Machine::held(capacity, (fence, fence), weight, tenure);
+    pub(super) fn held(capacity: u64, fence: u64, weight: u64, hold_state: Arc<HoldState>) -> Self {
+        let machine = Machine::held(capacity, (fence, fence), weight, hold_state);
         Core { machine, away: false, alarm: None }
     }
 
@@ -324,13 +324,13 @@ impl<K: Send + Sync + 'static> Core<K> {
 
     /// A fast permit ends that the word did not take.
     pub(super) fn pay_back(&mut self, permits: u64, common: &Arc<Common>) {
-        self.machine.pay_back(permits, &mut Desk(common));
+        self.machine.pay_back(permits, &mut LockHost(common));
         self.settle(common);
     }
 
     /// A fast permit is a hold from now on.
-    pub(super) fn adopt(&mut self, fence: u64, permits: u64, tenure: Arc<Tenure>) {
-        self.machine.adopt(fence, permits, tenure);
+    pub(super) fn adopt(&mut self, fence: u64, permits: u64, hold_state: Arc<HoldState>) {
+        self.machine.adopt(fence, permits, hold_state);
     }
 
     pub(super) fn enter(
@@ -360,8 +360,8 @@ impl<K: Send + Sync + 'static> Core<K> {
         let (lease, tickets) = (std::cell::Cell::new(lease), std::cell::Cell::new(None));
         let entered = self.machine.enter(
             request,
-            &mut Desk(common),
-            || Desk(common).hold(lease.take()),
+            &mut LockHost(common),
+            || LockHost(common).hold(lease.take()),
             || {
                 let (promise, reply) = common.promise();
                 tickets.set(Some(reply));
@@ -369,14 +369,14 @@ impl<K: Send + Sync + 'static> Core<K> {
             },
         );
         Step::Over(match entered {
-            Entered::In { fence, term: tenure } => {
+            Entered::In { fence, term: hold_state } => {
                 if let Some(lease) = lease.take() {
-                    Desk(common).begin(Some(lease), &tenure);
+                    LockHost(common).begin(Some(lease), &hold_state);
                     self.machine.mind(fence);
                 }
-                Ok(Grant { fence, number, weight, tenure, shared })
+                Ok(Grant { fence, number, weight, hold_state, shared })
             }
-            Entered::Refused(why) => Err(told(why, called)),
+            Entered::Refused(why) => Err(outcome(why, called)),
             Entered::Waits => match tickets.take() {
                 Some(reply) => return Step::Waits(reply),
                 None => unreachable!("what waits has a ticket"),
@@ -385,45 +385,45 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     pub(super) fn leave(&mut self, fence: u64, number: u64, common: &Arc<Common>) {
-        self.machine.leave(fence, number, &mut Desk(common));
+        self.machine.leave(fence, number, &mut LockHost(common));
         self.settle(common);
     }
 
     pub(super) fn give_up(&mut self, common: &Arc<Common>) {
-        self.machine.give_up(&mut Desk(common));
+        self.machine.give_up(&mut LockHost(common));
         self.settle(common);
     }
 
     pub(super) fn withdraw(&mut self, number: u64, common: &Arc<Common>) {
-        self.machine.withdraw(number, &mut Desk(common));
+        self.machine.withdraw(number, &mut LockHost(common));
         self.settle(common);
     }
 
     pub(super) fn lighten(&mut self, fence: u64, number: u64, weight: u64, common: &Arc<Common>) {
-        self.machine.lighten((fence, number), weight, &mut Desk(common));
+        self.machine.lighten((fence, number), weight, &mut LockHost(common));
         self.settle(common);
     }
 
-    /// Makes a part of a hold a hold of its own, with this fence and tenure.
+    /// Makes a part of a hold a hold of its own, with this fence and state.
     pub(super) fn split(
         &mut self,
         hold: (u64, u64),
         weight: u64,
-        part: (u64, Arc<Tenure>),
+        part: (u64, Arc<HoldState>),
         common: &Arc<Common>,
     ) {
-        let tenure = part.1.clone();
+        let hold_state = part.1.clone();
         if self.machine.split(hold, weight, part) {
             self.settle(common);
         } else {
-            tenure.end();
+            hold_state.end();
         }
     }
 
     /// Merges the hold `other` into another one; if that is lost, `other` ends.
     pub(super) fn merge(&mut self, hold: (u64, u64), other: (u64, u64), common: &Arc<Common>) {
         if !self.machine.merge(hold, other.0) {
-            self.machine.leave(other.0, other.1, &mut Desk(common));
+            self.machine.leave(other.0, other.1, &mut LockHost(common));
         }
         self.settle(common);
     }
@@ -431,7 +431,7 @@ impl<K: Send + Sync + 'static> Core<K> {
     /// Permits are gone for good: those of a hold, or of one that the machine does not know.
     pub(super) fn forget(&mut self, fence: Option<u64>, permits: u64, common: &Arc<Common>) {
         match fence {
-            Some(fence) => self.machine.forget(fence, &mut Desk(common)),
+            Some(fence) => self.machine.forget(fence, &mut LockHost(common)),
             None => self.machine.forget_lent(permits),
         }
         // Requests for more than are left are refused.
@@ -439,12 +439,12 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     pub(super) fn expire(&mut self, common: &Arc<Common>) {
-        self.machine.expire(&mut Desk(common));
+        self.machine.expire(&mut LockHost(common));
         self.settle(common);
     }
 
     pub(super) fn force(&mut self, common: &Arc<Common>) -> usize {
-        let lost = self.machine.force(&mut Desk(common));
+        let lost = self.machine.force(&mut LockHost(common));
         self.settle(common);
         lost
     }
@@ -452,7 +452,7 @@ impl<K: Send + Sync + 'static> Core<K> {
     pub(super) fn resize(&mut self, capacity: impl FnOnce(u64) -> u64, common: &Arc<Common>) {
         self.take_away(None, common);
         let capacity = capacity(self.machine.view().capacity);
-        self.machine.resize(capacity, &mut Desk(common));
+        self.machine.resize(capacity, &mut LockHost(common));
         self.settle(common);
     }
 
@@ -468,8 +468,8 @@ impl<K: Send + Sync + 'static> Core<K> {
 
     /// Of the oldest hold: its fence, its entries, since when, until when.
     pub(super) fn oldest(&self) -> Option<(u64, usize, Option<Duration>, Option<Duration>)> {
-        let (fence, entries, since, tenure) = self.machine.oldest()?;
-        Some((fence, entries, since, tenure.due()))
+        let (fence, entries, since, hold_state) = self.machine.oldest()?;
+        Some((fence, entries, since, hold_state.due()))
     }
 
     /// Takes over an estimate of how long holds last.

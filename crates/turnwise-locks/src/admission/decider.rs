@@ -1,4 +1,4 @@
-//! The desk: what the turns of an admission do.
+//! The decider: what the turns of an admission do.
 //!
 //! A **pass** is a unit of work of the ledger. It begins with the first applicant who is to be
 //! entered, takes in all who come before it ends, and ends when the mailbox's batch does, or when
@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use turnwise::{Context, Handler, Promise};
 
-use super::apply::Told;
+use super::apply::Outcome;
 use super::error::{Fault, LimitError, Refused};
 use super::ledger::{CommitError, Ledger};
 use super::seats::Seats;
@@ -61,7 +61,7 @@ pub(super) struct Application<Id, R, E> {
 pub(super) struct Asks<Id, R, E> {
     pub(super) id: Id,
     /// None: the one that is decided in its own call.
-    pub(super) promise: Option<Promise<Told<R, E>>>,
+    pub(super) promise: Option<Promise<Outcome<R, E>>>,
 }
 
 /// A ledger's applicant, as it stands in here.
@@ -98,7 +98,7 @@ struct Pass<Id, R, E> {
 }
 
 /// The state of the admission's mailbox.
-pub(super) struct Desk<Id, L: Ledger<Id>> {
+pub(super) struct Decider<Id, L: Ledger<Id>> {
     ledger: L,
     /// Those who are in, or entered in this pass, and their places.
     seats: Seats<Id>,
@@ -111,7 +111,7 @@ pub(super) struct Desk<Id, L: Ledger<Id>> {
     doubt: bool,
     pass: Pass<Id, L::Row, L::Error>,
     /// The answer to the one that is decided in its own call.
-    here: Option<Told<L::Row, L::Error>>,
+    here: Option<Outcome<L::Row, L::Error>>,
     /// Those to be decided anew, before all others. Empty between turns.
     again: VecDeque<AsksOf<Id, L>>,
     group: usize,
@@ -124,7 +124,7 @@ pub(super) struct Desk<Id, L: Ledger<Id>> {
     turns: u32,
 }
 
-impl<Id, L> Desk<Id, L>
+impl<Id, L> Decider<Id, L>
 where
     Id: Hash + Eq + Clone + Send + 'static,
     L: Ledger<Id>,
@@ -144,7 +144,7 @@ where
             since: None,
             look_at: 1,
         };
-        let mut desk = Desk {
+        let mut decider = Decider {
             ledger,
             seats: Seats::with_capacity(0),
             count: 0,
@@ -162,8 +162,8 @@ where
             since: None,
             turns: 0,
         };
-        desk.load()?;
-        Ok(desk)
+        decider.load()?;
+        Ok(decider)
     }
 
     /// A batch is over: commits the pass that is under way, and answers all of it.
@@ -225,7 +225,7 @@ where
 
     /// The turn of one who is the first to come: a pass of its own, and its answer. No other is
     /// there who could share the commit.
-    pub(super) fn admit_here(&mut self, id: Id) -> Told<L::Row, L::Error> {
+    pub(super) fn admit_here(&mut self, id: Id) -> Outcome<L::Row, L::Error> {
         self.count_turn();
         self.decide(Asks { id, promise: None });
         self.settle();
@@ -456,12 +456,12 @@ where
         let mut pledges = self.end_pass();
         self.publish();
         for Pledge { asks, verdict, .. } in pledges.drain(..) {
-            let told = match verdict {
+            let outcome = match verdict {
                 Verdict::In { place, row } => Ok(Admitted { row, place }),
                 Verdict::Closed => Err(Refused::Closed { limit: self.limit }),
                 Verdict::Duplicate { place } => Err(Refused::Duplicate { place }),
             };
-            self.tell(asks, told);
+            self.tell(asks, outcome);
         }
         // The next pass needs as much.
         self.pass.pledges = pledges;
@@ -497,8 +497,8 @@ where
         }
     }
 
-    fn tell(&mut self, asks: AsksOf<Id, L>, told: Told<L::Row, L::Error>) {
-        tell(&mut self.here, asks, told);
+    fn tell(&mut self, asks: AsksOf<Id, L>, outcome: Outcome<L::Row, L::Error>) {
+        tell(&mut self.here, asks, outcome);
     }
 
     /// Another limit, for all that come after this.
@@ -514,7 +514,7 @@ where
     }
 }
 
-impl<Id, L> Handler<Application<Id, L::Row, L::Error>> for Desk<Id, L>
+impl<Id, L> Handler<Application<Id, L::Row, L::Error>> for Decider<Id, L>
 where
     Id: Hash + Eq + Clone + Send + 'static,
     L: Ledger<Id>,
@@ -531,11 +531,11 @@ where
 }
 
 /// Tells an applicant. What is dropped here is the user's.
-fn tell<Id, R, E>(here: &mut Option<Told<R, E>>, asks: Asks<Id, R, E>, told: Told<R, E>) {
+fn tell<Id, R, E>(here: &mut Option<Outcome<R, E>>, asks: Asks<Id, R, E>, outcome: Outcome<R, E>) {
     let Asks { id, promise } = asks;
     match promise {
-        Some(promise) => ignore(|| promise.keep(told)),
-        None => *here = Some(told),
+        Some(promise) => ignore(|| promise.keep(outcome)),
+        None => *here = Some(outcome),
     }
     ignore(|| drop(id));
 }
@@ -543,7 +543,7 @@ fn tell<Id, R, E>(here: &mut Option<Told<R, E>>, asks: Asks<Id, R, E>, told: Tol
 /// Tells those of a pass that is over who were entered: in, by the ledger's word, or why not. The
 /// others are to be decided anew.
 fn tell_all<Id, R, E>(
-    here: &mut Option<Told<R, E>>,
+    here: &mut Option<Outcome<R, E>>,
     pledges: Vec<Pledge<Id, R, E>>,
     fate: impl Fn(&Id) -> Result<u64, Refused<E>>,
 ) -> Vec<Asks<Id, R, E>> {

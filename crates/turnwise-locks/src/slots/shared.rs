@@ -9,11 +9,11 @@ use turnwise::{Actor, Spawner};
 use super::job::Cuttable;
 use super::view::{PoolView, SlotId, SlotState, SlotView};
 use crate::limits::shown;
-use crate::lock::{Fence, Lost, Permit, Semaphore, Tenure};
+use crate::lock::{Fence, HoldState, Lost, Permit, Semaphore};
 use crate::sync::Mutex;
 
 /// The part of a pool that its uses share, whatever is in its slots.
-pub(super) struct Desk {
+pub(super) struct Shared {
     pub(super) permits: Semaphore,
     pub(super) timers: Timers,
     /// Where expired holds are dealt with. None: in the process's pool.
@@ -55,7 +55,7 @@ pub(super) struct Lease {
     /// How often the lease was set.
     version: u64,
     /// Somebody wants to know that it is lost.
-    tenure: Option<Arc<Tenure>>,
+    hold_state: Option<Arc<HoldState>>,
     /// The job that is cut at its end.
     job: Option<Weak<dyn Cuttable>>,
 }
@@ -143,7 +143,7 @@ impl Numbers {
     }
 }
 
-impl Desk {
+impl Shared {
     pub(super) fn new(
         slots: usize,
         timers: Timers,
@@ -154,7 +154,7 @@ impl Desk {
         let mut numbers = Numbers { slots, free, cells, fence: 0, clean_first };
         numbers.grow(slots);
         let permits = Semaphore::builder(slots as u64).timers(timers.clone()).build();
-        Arc::new(Desk { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
+        Arc::new(Shared { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
     }
 
     /// Gives back the permit that let a holder in. Not under the lock.
@@ -268,8 +268,8 @@ impl Desk {
 
     /// S5.
     fn adjust(self: &Arc<Self>) {
-        let desk = self.clone();
-        self.permits.resize(move || desk.numbers.lock().permits());
+        let shared = self.clone();
+        self.permits.resize(move || shared.numbers.lock().permits());
     }
 
     /// True if it is not held by this hold any more. An error: it is, until then.
@@ -283,15 +283,15 @@ impl Desk {
 
     /// A future that is ready when a hold is lost.
     pub(super) fn lost(&self, hold: Hold) -> Lost {
-        let fresh = Tenure::new();
-        let tenure = {
+        let fresh = HoldState::new();
+        let hold_state = {
             let mut numbers = self.numbers.lock();
             numbers
                 .held(hold)
-                .map(|cell| cell.lease.tenure.get_or_insert_with(|| fresh.clone()).clone())
+                .map(|cell| cell.lease.hold_state.get_or_insert_with(|| fresh.clone()).clone())
         };
-        match tenure {
-            Some(tenure) => Lost::of(&tenure),
+        match hold_state {
+            Some(hold_state) => Lost::of(&hold_state),
             None => {
                 fresh.end();
                 Lost::of(&fresh)
@@ -397,7 +397,7 @@ impl Cell {
 impl Lease {
     /// Takes it out, if anything was said of it.
     fn take(&mut self) -> Option<Lease> {
-        let used = self.version > 0 || self.tenure.is_some() || self.job.is_some();
+        let used = self.version > 0 || self.hold_state.is_some() || self.job.is_some();
         used.then(|| std::mem::take(self))
     }
 
@@ -416,8 +416,8 @@ impl Lease {
     /// comes back.
     pub(super) fn lost(self) -> Option<Arc<dyn Cuttable>> {
         cancel(self.timer);
-        if let Some(tenure) = self.tenure {
-            tenure.end();
+        if let Some(hold_state) = self.hold_state {
+            hold_state.end();
         }
         // One that is gone has ended its hold.
         self.job.as_ref().and_then(Weak::upgrade)

@@ -13,7 +13,7 @@ use crate::user_code::ignore;
 
 /// The part of a hold that its guards share. Its end is decided here: that it was lost, that it
 /// was given back, and that it was renewed after that, exclude each other.
-pub(crate) struct Tenure {
+pub(crate) struct HoldState {
     state: Mutex<State>,
 }
 
@@ -36,9 +36,9 @@ impl State {
     }
 }
 
-impl Tenure {
+impl HoldState {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Tenure { state: Mutex::new(State { entries: 1, ..State::default() }) })
+        Arc::new(HoldState { state: Mutex::new(State { entries: 1, ..State::default() }) })
     }
 
     /// One of its entries lets go. False: it was lost before.
@@ -94,7 +94,7 @@ impl Tenure {
     }
 }
 
-impl Term for Arc<Tenure> {
+impl Term for Arc<HoldState> {
     fn enter(&self) -> bool {
         let mut state = self.state.lock();
         let enters = !state.is_over();
@@ -128,13 +128,13 @@ impl Term for Arc<Tenure> {
 /// ready for one that is released. It does not keep the hold.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Lost {
-    tenure: Arc<Tenure>,
+    hold_state: Arc<HoldState>,
     number: Option<u64>,
 }
 
 impl Lost {
-    pub(crate) fn of(tenure: &Arc<Tenure>) -> Self {
-        Lost { tenure: tenure.clone(), number: None }
+    pub(crate) fn of(hold_state: &Arc<HoldState>) -> Self {
+        Lost { hold_state: hold_state.clone(), number: None }
     }
 }
 
@@ -146,7 +146,7 @@ impl Future for Lost {
         // The waker's clone and drop are user code: not under the lock.
         let waker = cx.waker().clone();
         let before = {
-            let mut state = this.tenure.state.lock();
+            let mut state = this.hold_state.state.lock();
             if state.lost {
                 return Poll::Ready(());
             }
@@ -171,7 +171,7 @@ impl Drop for Lost {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let waker = {
-            let mut state = self.tenure.state.lock();
+            let mut state = self.hold_state.state.lock();
             let index = state.wakers.iter().position(|entry| entry.0 == number);
             index.map(|index| state.wakers.swap_remove(index))
         };
@@ -181,6 +181,6 @@ impl Drop for Lost {
 
 impl fmt::Debug for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lost").field("lost", &self.tenure.state.lock().lost).finish()
+        f.debug_struct("Lost").field("lost", &self.hold_state.state.lock().lost).finish()
     }
 }
