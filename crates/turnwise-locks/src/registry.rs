@@ -17,8 +17,9 @@
 //! - P3: a state that needs dropping is dropped inside a turn of its mailbox, before the last
 //!   unpin: so at most one state of a key lives. A user that finds itself the last, outside of a
 //!   turn, passes his pin on to a turn that does no more than that.
-//! - P4: the only user code under a shard's lock is `Eq`. It may panic: nothing was changed. It
-//!   must not come back here; a call panics then, and an unpin is done by another thread.
+//! - P4: the only user code under a shard's lock is `Eq`, and the `Clone` of the keys for a look at
+//!   all of them. It may panic: nothing was changed. It must not come back here; a call panics
+//!   then, and an unpin is done by another thread.
 
 // By path, because the models include this file by path, and would look beside it.
 #[path = "registry/thin.rs"]
@@ -148,6 +149,11 @@ impl<K, S> Entry<K, S> {
         }
     }
 
+    /// The mailbox, with the pins of [`Key`](crate::Key)s.
+    pub(crate) fn live(&self) -> (Actor<Slot<K, S>>, usize) {
+        (self.actor().clone(), self.keys as usize)
+    }
+
     fn is_thin(&self) -> bool {
         matches!(self.body, Body::Thin { .. })
     }
@@ -258,7 +264,7 @@ impl<K> More<K> {
 }
 
 thread_local! {
-    /// True while this thread is inside an `Eq` under a shard's lock (P4).
+    /// True while this thread is inside the code of a key under a shard's lock (P4).
     static COMPARING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -337,7 +343,7 @@ impl<K, S> Registry<K, S> {
     /// # Panics
     /// Inside the `Eq` of a key: the lock may be this thread's.
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Keys<K, S>> {
-        assert!(!COMPARING.get(), "the Eq of a key must not use a registry of keys");
+        assert!(!COMPARING.get(), "the Eq or Clone of a key must not use a registry of keys");
         self.shards[shard].0.lock()
     }
 
@@ -348,6 +354,24 @@ impl<K, S> Registry<K, S> {
 
     pub(crate) fn len(&self) -> usize {
         (0..self.shards.len()).map(|shard| self.lock(shard).table.len()).sum()
+    }
+
+    /// Of each entry, what `look` returns: it may clone the key.
+    pub(crate) fn look_at_all<R>(&self, look: impl Fn(&K, &Entry<K, S>) -> R) -> Vec<R> {
+        let mut all = Vec::new();
+        let looked = catch(|| {
+            for shard in 0..self.shards.len() {
+                let keys = self.lock(shard);
+                let _comparing = Comparing::new();
+                all.extend(keys.table.iter().map(|entry| look(entry.key.get(), entry)));
+            }
+        });
+        if let Err(payload) = looked {
+            // Keys, whose drop is user code.
+            all.into_iter().for_each(|looked| ignore(|| drop(looked)));
+            resume_unwind(payload);
+        }
+        all
     }
 
     /// When a key that is not used from now on is to end, if it is to be kept at all.
@@ -723,12 +747,15 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// The mailbox of a key, with the pins of its [`Key`](crate::Key)s, if it lives.
-    pub(crate) fn live(&self, key: &K) -> Option<(Actor<Slot<K, S>>, usize)> {
+    pub(crate) fn live<Q>(&self, key: &Q) -> Option<(Actor<Slot<K, S>>, usize)>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = self.hash(key);
         let mut keys = self.lock(self.shard_of(hash));
         let at = find(&keys.table, hash, key)?;
-        let entry = keys.table.get(at);
-        Some((entry.actor().clone(), entry.keys as usize))
+        Some(keys.table.get(at).live())
     }
 }
 

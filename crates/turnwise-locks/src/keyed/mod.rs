@@ -6,6 +6,7 @@ mod error;
 mod run;
 mod turn;
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::resume_unwind;
@@ -21,7 +22,8 @@ pub use run::Run;
 
 use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
-use crate::registry::{Found, Guard, Kind, Look, Make, More, Named, Pin, Registry, Slot};
+use crate::registry::{Entry, Found, Guard, Kind, Look, Make, More, Named, Pin, Registry, Slot};
+use crate::table::Entry as _;
 use crate::user_code::{ignore, owning};
 use turn::{Ended, Job};
 
@@ -39,7 +41,8 @@ use turn::{Ended, Job};
 ///
 /// Clones are the same registry. Two registries never share keys.
 ///
-/// The `Eq` of a key must not use a registry: such a call panics.
+/// The `Eq` of a key, and its `Clone` in a [`snapshot`](Self::snapshot), must not use a registry: such
+/// a call panics.
 ///
 /// # Examples
 /// ```
@@ -408,11 +411,43 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// keyed.run(1, |()| assert_eq!(keyed.info(&1).unwrap().runs, 1))?;
     /// # Ok::<(), turnwise_locks::RunError<()>>(())
     /// ```
-    pub fn info(&self, key: &K) -> Option<KeyInfo> {
-        let (actor, keys) = self.registry.live(key)?;
-        let hash = self.registry.hash(key);
+    pub fn info<Q>(&self, key: &Q) -> Option<KeyInfo>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let live = self.registry.live(key)?;
+        Some(self.info_of(self.registry.hash(key), live))
+    }
+
+    /// The keys that live, in no order, each with a look at it: for a page of figures. Stale on
+    /// return; keys that come or go meanwhile may be missed. Takes the short lock of one shard
+    /// after the other, and clones keys inside.
+    ///
+    /// # Panics
+    /// If the `Clone` of a key uses the registry.
+    ///
+    /// # Examples
+    /// ```
+    /// let keyed = turnwise_locks::Keyed::new();
+    /// keyed.run("a", |()| {
+    ///     let all = keyed.snapshot();
+    ///     assert_eq!((all[0].0, all[0].1.runs, all.len()), ("a", 1, 1));
+    /// })?;
+    /// # Ok::<(), turnwise_locks::RunError<()>>(())
+    /// ```
+    pub fn snapshot(&self) -> Vec<(K, KeyInfo)>
+    where
+        K: Clone,
+    {
+        let look = |key: &K, entry: &Entry<K, S>| (key.clone(), entry.hash(), entry.live());
+        let all = self.registry.look_at_all(look);
+        all.into_iter().map(|(key, hash, live)| (key, self.info_of(hash, live))).collect()
+    }
+
+    fn info_of(&self, hash: u64, (actor, keys): (Actor<Slot<K, S>>, usize)) -> KeyInfo {
         let runs = actor.len();
-        Some(KeyInfo { runs, keys, expected_wait: self.registry.expected(hash, runs) })
+        KeyInfo { runs, keys, expected_wait: self.registry.expected(hash, runs) }
     }
 
     /// Takes no more runs, and waits until those that were accepted are over; after the limit it

@@ -219,6 +219,13 @@ impl<K: Send + Sync + 'static> Keys<K> {
     pub(super) fn len(&self) -> usize {
         self.set.registry.len()
     }
+
+    pub(super) fn all(&self) -> Vec<K>
+    where
+        K: Clone,
+    {
+        self.set.registry.look_at_all(|key, _| key.clone())
+    }
 }
 
 impl<K: Send + Sync + 'static> Clone for Keys<K> {
@@ -303,6 +310,19 @@ macro_rules! by_key {
             /// How many keys are used. Stale on return.
             pub fn len(&self) -> usize {
                 self.keys.len()
+            }
+
+            /// The keys that are used, in no order: for a look at each of them. Stale on return;
+            /// keys that come or go meanwhile may be missed. Takes the short lock of one shard
+            /// after the other, and clones keys inside.
+            ///
+            /// # Panics
+            /// If the `Clone` of a key uses the locks.
+            pub fn keys(&self) -> Vec<K>
+            where
+                K: Clone,
+            {
+                self.keys.all()
             }
 
             /// True if no key is used. Stale on return.

@@ -1,5 +1,6 @@
 //! The steps of a program: what user code may do at any time, and to what lies about.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -472,6 +473,13 @@ fn handle(thing: Thing, world: &Arc<World>) -> Option<Thing> {
     }
 }
 
+/// Drops what has keys: one by one, so that two that panic do not abort the process.
+fn drop_each<T>(all: Vec<T>) {
+    for one in all {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(one)));
+    }
+}
+
 /// A step on runs by key.
 fn on_runs(world: &Arc<World>, key: usize) -> Option<Thing> {
     let name = Name::new(world, key);
@@ -527,6 +535,9 @@ fn on_runs(world: &Arc<World>, key: usize) -> Option<Thing> {
         }
         _ => {
             let _ = (world.keyed.info(&name), world.keyed.len());
+            if once_in(4) {
+                drop_each(world.keyed.snapshot());
+            }
         }
     }
     None
@@ -570,6 +581,10 @@ fn on_locks(world: &Arc<World>, key: usize) -> Option<Thing> {
         (11, Some(owner)) => write(world.rw.write_as(owner, name, limits(leases))),
         (12, _) if !is_quiet() => {
             let _ = (world.locks.info(&name), world.rw.info(&name));
+            if once_in(4) {
+                drop_each(world.locks.keys());
+                drop_each(world.rw.keys());
+            }
             None
         }
         (13, _) if world.plan.ends && once_in(10) => {

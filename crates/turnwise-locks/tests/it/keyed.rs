@@ -977,6 +977,85 @@ fn a_registry_is_shut_down_by_a_task() {
     assert!(runtime.block_on(keyed.shutdown_async(SECOND)).is_complete());
 }
 
+/// A key that counts its clones, and does something in each.
+struct Cloned(u32, Arc<dyn Fn(u32) + Send + Sync>);
+
+impl Clone for Cloned {
+    fn clone(&self) -> Self {
+        (self.1)(self.0);
+        Cloned(self.0, self.1.clone())
+    }
+}
+
+impl PartialEq for Cloned {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Cloned {}
+
+impl std::hash::Hash for Cloned {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn snapshots_have_the_keys_that_live() {
+    let keyed = Keyed::with_state(|_: &u32| ());
+    assert!(keyed.snapshot().is_empty());
+    let pinned = keyed.key(1).unwrap();
+    keyed
+        .run(2, |()| {
+            let inner = keyed.start(2, Limits::NONE, |()| ());
+            let mut all = keyed.snapshot();
+            all.sort_by_key(|(key, _)| *key);
+            let all: Vec<_> = all.iter().map(|(key, info)| (*key, info.runs, info.keys)).collect();
+            assert_eq!(all, [(1, 0, 1), (2, 2, 0)]);
+            inner
+        })
+        .unwrap()
+        .wait()
+        .unwrap();
+    drop(pinned);
+    assert!(keyed.snapshot().is_empty());
+    // By a borrowed key.
+    let named = Keyed::<String>::new();
+    named.run("a".to_owned(), |()| assert_eq!(named.info("a").unwrap().runs, 1)).unwrap();
+    assert!(named.info("a").is_none());
+}
+
+#[test]
+fn a_clone_that_panics_in_a_snapshot_changes_nothing() {
+    let bad = Arc::new(AtomicUsize::new(99));
+    let same = bad.clone();
+    let clones = Arc::new(move |key| assert!(key as usize != same.load(SeqCst), "no clone"));
+    let keyed = Keyed::new();
+    let pinned: Vec<_> =
+        (0..9).map(|key| keyed.key(Cloned(key, clones.clone())).unwrap()).collect();
+    for key in 0..9 {
+        bad.store(key, SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| keyed.snapshot())).is_err());
+    }
+    bad.store(99, SeqCst);
+    assert_eq!(keyed.snapshot().len(), 9);
+    drop(pinned);
+    assert!(keyed.is_empty());
+}
+
+#[test]
+fn a_clone_that_uses_the_registry_in_a_snapshot_panics() {
+    let inner = Arc::new(std::sync::OnceLock::<Keyed<Cloned>>::new());
+    let same = inner.clone();
+    let clones = Arc::new(move |_| assert!(same.get().unwrap().len() < 9));
+    let keyed = inner.get_or_init(Keyed::new);
+    let pinned = keyed.key(Cloned(1, clones.clone())).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| keyed.snapshot())).is_err());
+    assert_eq!(keyed.len(), 1);
+    drop(pinned);
+}
+
 #[test]
 fn keys_are_called_by_their_names() {
     let asked = Arc::new(AtomicUsize::new(0));

@@ -987,6 +987,20 @@ fn a_long_chain_of_wakers_that_give_back_fits_on_the_stack() {
 }
 
 #[test]
+fn keys_that_are_used_are_listed() {
+    let locks = Locks::new();
+    let lease = Limits::NONE.lease(3600 * SECOND);
+    let held = [locks.lock_within(1, Limits::NONE), locks.lock_within(2, lease)];
+    let held = held.map(|request| request.wait().unwrap());
+    let waits = locks.lock(2);
+    let mut keys = locks.keys();
+    keys.sort_unstable();
+    assert_eq!(keys, [1, 2]);
+    drop((held, waits));
+    assert_eq!(locks.keys(), [0; 0]);
+}
+
+#[test]
 fn owners_and_readers_ask_for_several() {
     let (locks, me) = (Locks::new(), Owner::new());
     let inner = locks.lock_as(&me, "b", Limits::NONE).wait().unwrap();
