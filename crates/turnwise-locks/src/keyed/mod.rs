@@ -41,8 +41,8 @@ use turn::{Ended, Job};
 ///
 /// Clones are the same registry. Two registries never share keys.
 ///
-/// The `Eq` of a key, and its `Clone` in a [`snapshot`](Self::snapshot), must not use a registry: such
-/// a call panics.
+/// The `Eq` of a key, and its `Clone` in a [`snapshot`](Self::snapshot), must not use a registry:
+/// such a call panics.
 ///
 /// # Examples
 /// ```
