@@ -36,7 +36,7 @@ scripts() {
     if command -v shellcheck >/dev/null; then
         # Lists of arguments are split into words on purpose; variables of common.sh are used elsewhere.
         shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning \
-            --exclude=SC2034,SC2046,SC2086 ci/*.sh .ci/* loom-tests/*.sh tests/hostile/*.sh \
+            --exclude=SC2034,SC2046,SC2086 ci/*.sh .ci/* loom-tests/*.sh stress-tests/*.sh fuzz/*.sh \
             benches/instructions/gate.sh
     else
         echo "shellcheck is not installed: only the syntax of ${#all[@]} scripts was checked"

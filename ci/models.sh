@@ -22,7 +22,7 @@ shuttle() {
 
 # Threads that stop before each atomic operation, spin, and yield.
 paused() {
-    cargo test "${optimized[@]}" $(tests loom-tests/paused)
+    cargo test "${optimized[@]}" $(tests stress-tests/paused)
 }
 
 parts "loom shuttle paused" "$@"

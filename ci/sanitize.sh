@@ -11,8 +11,8 @@ source "$(dirname "$0")/common.sh"
 # They build offline.
 cargo fetch --locked
 case ${1:-} in
-'') loom-tests/sanitizers.sh ;;
-hostile) tests/hostile/sanitize.sh all "${2:-30}" ;;
+'') stress-tests/sanitizers.sh ;;
+hostile) fuzz/sanitize.sh all "${2:-30}" ;;
 *)
     echo "usage: $0 [hostile [SECONDS]]" >&2
     exit 2

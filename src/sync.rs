@@ -3,7 +3,7 @@
 //! Every floor above speaks of `crate::sync` alone, so the same files compile against other
 //! flavours of this module: the loom one in `loom-tests`, where each operation is a scheduling
 //! point and each ordering can be weakened, and the one that pauses and yields between atomics in
-//! `loom-tests/paused`. Here everything inlines to `std` and `parking_lot`.
+//! `stress-tests/paused`. Here everything inlines to `std` and `parking_lot`.
 
 /// Sizes that the models shrink, so that growth and saturation are reached.
 pub(crate) mod config {

@@ -1,7 +1,7 @@
-//! Makes a copy of the shipped sources with the bugs of `../planted.txt` in it, each behind a call
-//! of `sync::planted`: as long as no bug is on, it behaves as the shipped sources.
+//! Makes a copy of the shipped sources with the bugs of `loom-tests/planted.txt` in it, each behind
+//! a call of `sync::planted`: as long as no bug is on, it behaves as the shipped sources.
 
-#[path = "../planting.rs"]
+#[path = "../../loom-tests/planting.rs"]
 mod planting;
 
 use std::path::PathBuf;
@@ -12,10 +12,11 @@ fn main() {
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let product = root.join("../../src");
-    for input in ["../../src", "../planted.txt", "../planting.rs", "build.rs"] {
+    let planted = "../../loom-tests/planted.txt";
+    for input in ["../../src", planted, "../../loom-tests/planting.rs", "build.rs"] {
         println!("cargo::rerun-if-changed={input}");
     }
-    let mut bugs = parse(&read(&root.join("../planted.txt")));
+    let mut bugs = parse(&read(&root.join(planted)));
     bugs.retain(|bug| !bug.file.starts_with(LOCKS));
     copy(&product, &product, "", &out.join("floors"), "floors", "config", &bugs);
     let mut entry = String::new();

@@ -1,5 +1,5 @@
-//! The stress scenarios for the sanitizers: `loom-tests/sanitizers.sh` runs this program. Without a
-//! sanitizer it is a short stress test.
+//! The stress scenarios for the sanitizers: `stress-tests/sanitizers.sh` runs this program. Without
+//! a sanitizer it is a short stress test.
 //!
 //! No test harness, and only what std compiles here: see `stress`. Arguments:
 //!

@@ -88,10 +88,10 @@ pub(crate) mod hint {
 }
 
 /// As in loom's flavour.
-#[path = "../../src/sync/panic.rs"]
+#[path = "../../../loom-tests/src/sync/panic.rs"]
 pub(crate) mod panic;
 
-#[path = "../../src/sync/queue.rs"]
+#[path = "../../../loom-tests/src/sync/queue.rs"]
 pub(crate) mod queue;
 
 pub(crate) mod alloc;

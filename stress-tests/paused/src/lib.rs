@@ -16,7 +16,7 @@ mod cell;
 mod enrolled;
 #[path = "../../../src/error.rs"]
 mod error;
-#[path = "../../src/fallback.rs"]
+#[path = "../../../loom-tests/src/fallback.rs"]
 mod fallback;
 #[path = "../../../src/mailbox/mod.rs"]
 mod mailbox;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # ThreadSanitizer, AddressSanitizer with LeakSanitizer, and Miri on the stress scenarios of
-# loom-tests/paused/tests/san.rs.
+# stress-tests/paused/tests/san.rs.
 #
 # Uses what is installed and fetches nothing; what cannot run is said in one line and is no failure.
 # Every rung first runs a planted bug that must be reported, then the real scenarios, which must
 # not.
 #
-#   loom-tests/sanitizers.sh              all of them
-#   loom-tests/sanitizers.sh thread       one of: thread address miri; leaks are for address
+#   stress-tests/sanitizers.sh              all of them
+#   stress-tests/sanitizers.sh thread       one of: thread address miri; leaks are for address
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export RUSTUP_AUTO_INSTALL=0
@@ -90,7 +90,7 @@ rung() {
 }
 
 rung_thread() {
-    export TSAN_OPTIONS="suppressions=$PWD/loom-tests/tsan-suppressions.txt"
+    export TSAN_OPTIONS="suppressions=$PWD/stress-tests/tsan-suppressions.txt"
     bites "thread, two writers of one static" "ThreadSanitizer: data race" "$1" planted-race
     bites "thread, every ordering Relaxed" "ThreadSanitizer: data race" "$1" planted-relaxed
     clean "thread" "$1" floors

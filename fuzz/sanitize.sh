@@ -3,11 +3,11 @@
 #
 # Uses what is installed and fetches nothing; what cannot run is said in one line and is no failure.
 #
-#   tests/hostile/sanitize.sh                    both, for 30 seconds each
-#   tests/hostile/sanitize.sh address 600        one of: address thread; for this many seconds
-#   tests/hostile/sanitize.sh address 600 --only room    more for the program
+#   fuzz/sanitize.sh                    both, for 30 seconds each
+#   fuzz/sanitize.sh address 600        one of: address thread; for this many seconds
+#   fuzz/sanitize.sh address 600 --only room    more for the program
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/.."
 export RUSTUP_AUTO_INSTALL=0
 
 wanted=${1:-all}
@@ -57,7 +57,7 @@ rung() {
             return 0
         fi
         more=(-Zbuild-std)
-        export TSAN_OPTIONS="suppressions=$PWD/loom-tests/tsan-suppressions.txt"
+        export TSAN_OPTIONS="suppressions=$PWD/stress-tests/tsan-suppressions.txt"
     else
         # What is forgotten on purpose leaks; the ledger tells what must not.
         export ASAN_OPTIONS="detect_leaks=0"
