@@ -156,9 +156,9 @@ raffle() {
 # left dirty, and the exit code says what failed.
 boxes() {
     local said status=0
-    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/boxes)
+    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/apps/boxes)
     programs
-    said=$("$target/release/boxes" --json --lease 2s examples/boxes/jobs.txt) || status=$?
+    said=$("$target/release/boxes" --json --lease 2s examples/apps/boxes/jobs.txt) || status=$?
     echo "$said" | tail -n 3
     [ "$status" -eq 1 ]
     grep -q '"shared":0' <<<"$said"
@@ -169,7 +169,7 @@ boxes() {
 # same twice.
 linkcheck() {
     local run=$target/release/linkcheck said status=0
-    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/linkcheck)
+    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/apps/linkcheck)
     programs
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
@@ -205,14 +205,14 @@ linkcheck() {
 
 # The answers that applicants get, fifty times kill -9, the end, the errors of its start.
 raffle-server() {
-    KILLS=50 cargo test "${optimized[@]}" --no-fail-fast $(tests examples/raffle-server)
+    KILLS=50 cargo test "${optimized[@]}" --no-fail-fast $(tests examples/apps/raffle-server)
     programs
     full "$target/release/raffle-server" --help
 }
 
 # The same answers, bounds and end with each of five backends.
 service() {
-    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/service)
+    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/apps/service)
     programs
     full "$target/release/service" --help
 }
@@ -220,8 +220,8 @@ service() {
 # One service with five libraries of actors: the same answers, and the differences that the guide
 # names.
 migration() {
-    local run=$target/release/turnwise-migration said
-    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/migration)
+    local run=$target/release/migration said
+    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/apps/migration)
     programs
     said=$("$run")
     narrow <<<"$said"

@@ -18,7 +18,7 @@ kv() {
     needs_redis
     # A test that does not find the server fails.
     export KV_NEEDS_REDIS=1
-    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/kv)
+    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/apps/kv)
     programs
     full "$target/release/kv" --help
     full "$target/release/kv"

@@ -2,9 +2,9 @@
 //! them, actor crates, and a hand-written pool.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/peers/Cargo.toml                a few minutes; the table, aligned
-//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --markdown  the same for the README
-//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick     a few seconds; for the checks, not for the figures
+//! cargo run --release -p turnwise-peers                a few minutes; the table, aligned
+//! cargo run --release -p turnwise-peers -- --markdown  the same for the README
+//! cargo run --release -p turnwise-peers -- --quick     a few seconds; for the checks, not for the figures
 //! ```
 //!
 //! Each peer is used as its documentation says, by the fastest of the documented ways, without the

@@ -1,7 +1,7 @@
 //! Measures a turn that may wait, beside a plain turn, and beside the usual code with tokio.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/peers/Cargo.toml --bin turnwise-awaiting
+//! cargo run --release -p turnwise-peers --bin turnwise-awaiting
 //!     [-- --quick | --rounds N]
 //! ```
 //! All subjects of a row take turns within each round, another one first each time; the figure is
