@@ -2,7 +2,11 @@
 //! polls, and the crate `rslock`.
 //!
 //! All are measured in one run, round by round, against one server on loopback; a row is the median
-//! of the rounds. See `--help` for the measurements.
+//! of the rounds.
+//!
+//! ```text
+//! cargo bench -p turnwise-redis --features sqlite --bench far -- --help
+//! ```
 
 mod actors;
 mod server;
@@ -31,6 +35,9 @@ struct Options {
     rounds: u32,
     #[command(subcommand)]
     what: What,
+    /// What cargo adds to the arguments.
+    #[arg(long, hide = true, global = true)]
+    bench: bool,
 }
 
 #[derive(Subcommand)]
@@ -60,7 +67,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("turnwise-far: {error}");
+            eprintln!("far: {error}");
             ExitCode::FAILURE
         }
     }
