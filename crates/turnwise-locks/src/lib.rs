@@ -19,7 +19,9 @@ mod table;
 pub mod ticks;
 mod user_code;
 
-pub use keyed::{Cut, Key, KeyInfo, Keyed, KeyedBuilder, KeyedReport, NotStarted, Run, RunError};
+pub use keyed::{
+    Cut, Key, KeyInfo, Keyed, KeyedBuilder, KeyedReport, KeyedStats, NotStarted, Run, RunError,
+};
 pub use limits::Limits;
 pub use lock::{
     Acquire, AcquireAll, AcquireMutex, AcquireMutexes, Closed, Fence, Fenced, FencedError, Guard,

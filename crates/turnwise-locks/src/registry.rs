@@ -187,12 +187,21 @@ pub(crate) struct Keys<K, S> {
     beside: HashMap<u32, Beside>,
     pub(crate) table: Table<Entry<K, S>>,
     pub(crate) closed: bool,
+    /// The ends of runs, by their [`Fate`], if they are counted.
+    fates: Option<[u64; Fate::ALL]>,
     /// A timer is armed for the first of the kept ones, or what it leads to is not over.
     pub(crate) armed: bool,
     pub(crate) timer: Option<Timer>,
 }
 
 impl<K, S> Keys<K, S> {
+    /// Counts the end of a run.
+    fn count(&mut self, kind: Kind, fate: Fate) {
+        if let (Kind::Run, Some(fates)) = (kind, &mut self.fates) {
+            fates[fate as usize] += 1;
+        }
+    }
+
     /// Counts a pin of an entry that is there.
     pub(crate) fn pin(&mut self, at: u32, kind: Kind) -> &mut Entry<K, S> {
         if !self.table.get(at).is_pinned() {
@@ -222,6 +231,21 @@ pub(crate) enum Kind {
     Key,
 }
 
+/// The outcome of a run, as it is counted when its pin goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    NotStarted,
+    Ran,
+    Overran,
+    Panicked,
+    Cut,
+}
+
+impl Fate {
+    /// How many there are.
+    pub(crate) const ALL: usize = 5;
+}
+
 /// A key's entry, pinned, and its mailbox.
 pub(crate) type Found<K, S> = (Place, Actor<Slot<K, S>>);
 
@@ -240,6 +264,8 @@ pub(crate) struct Registry<K, S> {
     pub(crate) listener: Option<Arc<Listener<K>>>,
     /// How many runs of a key may wait beside the one that runs.
     capacity: Option<u32>,
+    /// The ends of runs are counted.
+    counts: bool,
     named: Option<Named<K, S>>,
     pub(crate) estimates: Estimates,
     pub(crate) me: Weak<Self>,
@@ -253,6 +279,8 @@ pub(crate) struct More<K> {
     pub(crate) listener: Option<Arc<Listener<K>>>,
     /// How many runs of a key may wait.
     pub(crate) capacity: Option<u32>,
+    /// The ends of runs are counted.
+    pub(crate) counts: bool,
 }
 
 /// A maker of mailboxes that have the names of their keys. Runs user code.
@@ -260,7 +288,7 @@ pub(crate) type Named<K, S> = Box<dyn Fn(&K) -> Spawner<Slot<K, S>> + Send + Syn
 
 impl<K> More<K> {
     pub(crate) const NONE: Self =
-        More { timers: None, keep_alive: None, listener: None, capacity: None };
+        More { timers: None, keep_alive: None, listener: None, capacity: None, counts: false };
 }
 
 thread_local! {
@@ -356,6 +384,23 @@ impl<K, S> Registry<K, S> {
         (0..self.shards.len()).map(|shard| self.lock(shard).table.len()).sum()
     }
 
+    /// Counts a run that was refused before its key was looked up.
+    pub(crate) fn count_refused(&self) {
+        if self.counts {
+            self.lock(0).count(Kind::Run, Fate::NotStarted);
+        }
+    }
+
+    /// The ends of runs, by their [`Fate`], if they are counted.
+    pub(crate) fn fates(&self) -> Option<[u64; Fate::ALL]> {
+        let mut all = [0; Fate::ALL];
+        for shard in 0..self.shards.len() {
+            let keys = self.lock(shard);
+            all.iter_mut().zip(keys.fates.as_ref()?).for_each(|(all, some)| *all += some);
+        }
+        Some(all)
+    }
+
     /// Of each entry, what `look` returns: it may clone the key.
     pub(crate) fn look_at_all<R>(&self, look: impl Fn(&K, &Entry<K, S>) -> R) -> Vec<R> {
         let mut all = Vec::new();
@@ -384,10 +429,21 @@ impl<K, S> Registry<K, S> {
 
     /// Takes a pin away. `stateless`: there is no state in the mailbox, or it is not looked after.
     /// `keep`: does the last one leave the key there, if the registry does so?
-    fn unpin(&self, place: Place, kind: Kind, stateless: bool, keep: Keep) -> Unpinned<K, S> {
+    /// `fate`: the outcome of its run, unless that is counted already.
+    fn unpin(
+        &self,
+        place: Place,
+        kind: Kind,
+        stateless: bool,
+        keep: Keep,
+        fate: Option<Fate>,
+    ) -> Unpinned<K, S> {
         // The clock is user code: not under the lock.
         let until = if keep == Keep::No { None } else { self.keep_until() };
         let mut keys = self.lock(self.shard_of(place.hash));
+        if let Some(fate) = fate {
+            keys.count(kind, fate);
+        }
         let entry = keys.table.get(place.at);
         if entry.runs + entry.keys > 1 {
             *entry.pins(kind) -= 1;
@@ -430,12 +486,13 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         elsewhere: bool,
         (more, named): (More<K>, Option<Named<K, S>>),
     ) -> Arc<Self> {
-        let More { timers, keep_alive, listener, capacity } = more;
+        let More { timers, keep_alive, listener, capacity, counts } = more;
         let shard = |_| {
             Shard(Mutex::new(Keys {
                 beside: HashMap::new(),
                 table: Table::new(),
                 closed: false,
+                fates: counts.then_some([0; Fate::ALL]),
                 armed: false,
                 timer: None,
             }))
@@ -451,6 +508,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             keeper: keep_alive.filter(|time| !time.is_zero()).map(Keeper::new),
             listener,
             capacity,
+            counts,
             named,
             estimates: Estimates::default(),
             me: me.clone(),
@@ -549,11 +607,12 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// Pins a key that is pinned already, for a run, if its runs have to be counted. `None`: that
     /// pin is enough.
     pub(crate) fn count(&self, place: Place) -> Result<Option<Place>, NotStarted> {
-        if self.capacity.is_none() {
+        if self.capacity.is_none() && !self.counts {
             return Ok(None);
         }
         let mut keys = self.lock(self.shard_of(place.hash));
         if self.is_full(keys.table.get(place.at)) {
+            keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Full);
         }
         keys.pin(place.at, Kind::Run);
@@ -564,9 +623,11 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     pub(crate) fn reserve(&self, place: Place) -> Result<Found<K, S>, NotStarted> {
         let mut keys = self.lock(self.shard_of(place.hash));
         if keys.closed {
+            keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Closed);
         }
         if keys.table.get(place.at).is_busy() {
+            keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Busy);
         }
         Ok((place, keys.pin(place.at, Kind::Run).actor().clone()))
@@ -625,15 +686,16 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 
     /// Looks for a key in its shard, which is locked from then on. If the key's `Hash` or `Eq`
     /// panics, it is dropped outside of the lock, before the panic goes on.
-    fn enter(&self, key: K) -> Result<Sought<'_, K, S>, NotStarted> {
+    fn enter(&self, key: K, kind: Kind) -> Result<Sought<'_, K, S>, NotStarted> {
         let look = |key: &mut K| {
             let hash = self.hash(key);
             let keys = self.lock(self.shard_of(hash));
             let at = if keys.closed { None } else { find(&keys.table, hash, &*key) };
             (hash, keys, at)
         };
-        let (key, (hash, keys, at)) = owning(key, look);
+        let (key, (hash, mut keys, at)) = owning(key, look);
         if keys.closed {
+            keys.count(kind, Fate::NotStarted);
             // Its drop is user code: not under the lock.
             drop(keys);
             return Err(NotStarted::Closed);
@@ -659,16 +721,17 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         refused: impl Fn(&mut Entry<K, S>) -> bool,
         why: NotStarted,
     ) -> Result<Found<K, S>, NotStarted> {
-        let Sought { mut key, mut hash, mut keys, mut at } = self.enter(key)?;
+        let Sought { mut key, mut hash, mut keys, mut at } = self.enter(key, kind)?;
         let mut named = None;
         if at.is_none() && self.named.is_some() {
             // The name is the user's: not under the lock.
             drop(keys);
             (key, named) = owning(key, |key| self.named(key));
-            Sought { key, hash, keys, at } = self.enter(key)?;
+            Sought { key, hash, keys, at } = self.enter(key, kind)?;
         }
         if let Some(at) = at {
             if refused(keys.table.get(at)) {
+                keys.count(kind, Fate::NotStarted);
                 drop(keys);
                 ignore(|| drop(key));
                 return Err(why);
@@ -690,10 +753,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         let hash = self.hash(key);
         let mut keys = self.lock(self.shard_of(hash));
         if keys.closed {
+            keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Closed);
         }
         let Some(at) = find(&keys.table, hash, key) else { return Ok(Look::Vacant(hash)) };
         if keys.table.get(at).is_busy() {
+            keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Busy);
         }
         Ok(Look::Idle((Place { hash, at }, keys.pin(at, Kind::Run).actor().clone())))
@@ -720,10 +785,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         };
         let (key, (mut keys, is_there)) = owning(key, look);
         if keys.closed {
+            keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Closed);
         }
         // Since the look, somebody has run it; one that is kept was run, too.
         if is_there {
+            keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Busy);
         }
         let (held, beside) = self.held(key);
@@ -852,12 +919,15 @@ pub(crate) struct Pin<A: Access> {
     counted: bool,
     /// No turn is to look after the state any more, and it is not kept.
     last: bool,
+    /// The outcome of its run, until that is counted.
+    fate: Option<Fate>,
 }
 
 impl<A: Access> Pin<A> {
     /// Owns a pin that was counted.
     pub(crate) fn new(access: A, place: Place, kind: Kind) -> Self {
-        Pin { access, place, kind, counted: true, last: false }
+        let fate = Some(Fate::NotStarted);
+        Pin { access, place, kind, counted: true, last: false, fate }
     }
 
     pub(crate) fn access(&self) -> &A {
@@ -870,14 +940,15 @@ impl<A: Access> Pin<A> {
 
     /// Owns a pin that was counted, for a turn that looks after the state for the last time.
     pub(crate) fn last(access: A, place: Place) -> Self {
-        Pin { access, place, kind: Kind::Run, counted: true, last: true }
+        Pin { access, place, kind: Kind::Run, counted: true, last: true, fate: None }
     }
 
     /// This pin with a registry that it keeps; this one counts no more.
     fn hand_over(&mut self, last: bool) -> Option<Pin<Kept<A>>> {
         let access = self.access.registry().me.upgrade()?;
         self.counted = false;
-        Some(Pin { access, place: self.place, kind: self.kind, counted: true, last })
+        let fate = self.fate.take();
+        Some(Pin { access, place: self.place, kind: self.kind, counted: true, last, fate })
     }
 }
 
@@ -887,7 +958,7 @@ pub(crate) trait Guard<K, S> {
     /// The hash of its key.
     fn hash(&self) -> u64;
     /// The last thing of a turn.
-    fn finish(self, slot: &mut Slot<K, S>);
+    fn finish(self, slot: &mut Slot<K, S>, fate: Fate);
 }
 
 impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
@@ -899,7 +970,8 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
         self.place.hash
     }
 
-    fn finish(mut self, slot: &mut Slot<A::Key, A::State>) {
+    fn finish(mut self, slot: &mut Slot<A::Key, A::State>, fate: Fate) {
+        self.fate = self.fate.map(|_| fate);
         if COMPARING.get() {
             // Somebody's `Eq` runs turns: then not here (P4).
             return;
@@ -913,7 +985,8 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
                 (Some(_), false) => Keep::Yes,
             };
             // Those that pin meanwhile wait in this very mailbox.
-            match self.access.registry().unpin(self.place, self.kind, stateless, keep) {
+            let fate = self.fate.take();
+            match self.access.registry().unpin(self.place, self.kind, stateless, keep, fate) {
                 Unpinned::Last(_) => {
                     // P3.
                     ignore(|| slot.state = None);
@@ -945,7 +1018,8 @@ impl<A: Access> Drop for Pin<A> {
         }
         let stateless = self.last || !A::LOOKED_AFTER;
         let keep = if self.last { Keep::IfUsed } else { Keep::Yes };
-        match self.access.registry().unpin(self.place, self.kind, stateless, keep) {
+        let fate = self.fate.take();
+        match self.access.registry().unpin(self.place, self.kind, stateless, keep, fate) {
             Unpinned::Kept(due) => {
                 self.counted = false;
                 let registry = self.access.registry();
@@ -954,7 +1028,7 @@ impl<A: Access> Drop for Pin<A> {
             Unpinned::Last(actor) => {
                 // P3. Refused, it is dropped: then the mailbox ends, and the state with it.
                 let Some(pin) = self.hand_over(true) else { return };
-                drop(actor.send(move |slot: &mut Slot<_, _>| pin.finish(slot)));
+                drop(actor.send(move |slot: &mut Slot<_, _>| pin.finish(slot, Fate::Ran)));
             }
             unpinned => {
                 self.counted = false;
@@ -980,5 +1054,5 @@ where
     }
 
     // If it is the last, the pin's own end comes back for the state.
-    fn finish(self, _: &mut Slot<K, S>) {}
+    fn finish(self, _: &mut Slot<K, S>, _: Fate) {}
 }

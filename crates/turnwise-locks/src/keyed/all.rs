@@ -83,7 +83,10 @@ where
         let closes = |key: &K| own_circle(&keyed.registry.live(key)?.0);
         keys.iter().find_map(closes).map(NotStarted::Deadlock)
     });
-    refused.map_or(Ok((terms, keys)), Err)
+    refused.map_or(Ok((terms, keys)), |why| {
+        keyed.registry.count_refused();
+        Err(why)
+    })
 }
 
 /// Enters the next key, and what is inside; or runs the closure, if there is no other.
@@ -120,7 +123,7 @@ where
         let begun = match begin(&all.registry, slot, terms) {
             Ok((begun, _)) => begun,
             Err(ended) => {
-                guard.finish(slot);
+                guard.finish(slot, ended.fate());
                 return ended;
             }
         };
@@ -134,7 +137,7 @@ where
             forget(slot);
         }
         measure(&all.registry, guard.hash(), terms, begun);
-        guard.finish(slot);
+        guard.finish(slot, ended.fate());
         ended
     });
     match catch(|| Open::new(reply, actor, all.terms, registry.time()).settle()) {

@@ -29,7 +29,7 @@ use turnwise::time::Sleep;
 use super::error::{Cut, RunError};
 use super::turn::{Begun, Ended, Job, begin, end, forget, measured};
 use crate::limits::Terms;
-use crate::registry::{Guard, Slot, Time};
+use crate::registry::{Fate, Guard, Slot, Time};
 use crate::user_code::{Payload, catch, ignore};
 
 /// The end of a turn, however it comes: as its last step, or as the drop of what waits (A1).
@@ -74,7 +74,7 @@ where
             forget(self.slot);
         }
         if let Some(guard) = self.guard.take() {
-            guard.finish(self.slot);
+            guard.finish(self.slot, ended.fate());
         }
         ended
     }
@@ -93,7 +93,7 @@ where
             measured(guard.registry(), Some(guard.hash()), self.terms, begun, false);
         }
         forget(self.slot);
-        guard.finish(self.slot);
+        guard.finish(self.slot, Fate::Cut);
     }
 }
 

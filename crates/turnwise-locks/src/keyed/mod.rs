@@ -22,7 +22,9 @@ pub use run::Run;
 
 use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
-use crate::registry::{Entry, Found, Guard, Kind, Look, Make, More, Named, Pin, Registry, Slot};
+use crate::registry::{
+    Entry, Fate, Found, Guard, Kind, Look, Make, More, Named, Pin, Registry, Slot,
+};
 use crate::table::Entry as _;
 use crate::user_code::{ignore, owning};
 use turn::{Ended, Job};
@@ -181,6 +183,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         let registry = &*self.registry;
         if registry.elsewhere {
             ignore(|| drop(key));
+            registry.count_refused();
             let why = if registry.is_closed() { NotStarted::Closed } else { NotStarted::Busy };
             return Err(why);
         }
@@ -443,6 +446,20 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         let look = |key: &K, entry: &Entry<K, S>| (key.clone(), entry.hash(), entry.live());
         let all = self.registry.look_at_all(look);
         all.into_iter().map(|(key, hash, live)| (key, self.info_of(hash, live))).collect()
+    }
+
+    /// The outcomes of its runs so far, if it is [counted](KeyedBuilder::counted). Takes the
+    /// short lock of one shard after the other.
+    pub fn stats(&self) -> Option<KeyedStats> {
+        let fates = self.registry.fates()?;
+        let of = |fate: Fate| fates[fate as usize];
+        Some(KeyedStats {
+            ran: of(Fate::Ran) + of(Fate::Overran),
+            overran: of(Fate::Overran),
+            panicked: of(Fate::Panicked),
+            cut: of(Fate::Cut),
+            not_started: of(Fate::NotStarted),
+        })
     }
 
     fn info_of(&self, hash: u64, (actor, keys): (Actor<Slot<K, S>>, usize)) -> KeyInfo {
@@ -892,6 +909,26 @@ pub struct KeyInfo {
     pub expected_wait: Duration,
 }
 
+/// The outcomes of the runs of a registry, counted ([`Keyed::stats`]).
+///
+/// A run is in one of `ran`, `panicked`, `cut` and `not_started` when it gives its place back, a
+/// moment after its outcome is known or, of one that waited in vain, when its turn comes. A run of
+/// several keys counts at each of them that it came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyedStats {
+    /// The number that came to their end.
+    pub ran: u64,
+    /// Those of them that took longer than their lease.
+    pub overran: u64,
+    /// The number that panicked; or the maker of a state did, before them.
+    pub panicked: u64,
+    /// The number that were [cut](RunError::Cut) at an await.
+    pub cut: u64,
+    /// The number that never ran: refused, late, cancelled or given back.
+    pub not_started: u64,
+}
+
 /// The keys that lived when a registry was shut down: each is in one of the three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -1067,6 +1104,23 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// ```
     pub fn capacity(self, waiting: u32) -> Self {
         KeyedBuilder { more: More { capacity: Some(waiting), ..self.more }, ..self }
+    }
+
+    /// Counts the outcomes of runs: [`Keyed::stats`]. Runs of a pinned [`Key`] take the short lock
+    /// of a shard then; others count under the lock that they take anyway.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Keyed;
+    ///
+    /// let keyed = Keyed::builder().counted(true).build();
+    /// keyed.run("a", |()| assert!(keyed.try_run("a", |()| ()).is_err()))?;
+    /// let stats = keyed.stats().unwrap();
+    /// assert_eq!((stats.ran, stats.not_started), (1, 1));
+    /// # Ok::<(), turnwise_locks::RunError<()>>(())
+    /// ```
+    pub fn counted(self, counted: bool) -> Self {
+        KeyedBuilder { more: More { counts: counted, ..self.more }, ..self }
     }
 
     /// Gives keys names, by which errors and events call them: a [`NotStarted::Deadlock`] says

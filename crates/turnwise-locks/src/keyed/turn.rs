@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::error::{NotStarted, RunError};
 use crate::limits::Terms;
 use crate::overrun::Watch;
-use crate::registry::{Guard, Registry, Slot};
+use crate::registry::{Fate, Guard, Registry, Slot};
 use crate::user_code::{Payload, catch, discard, ignore, text};
 
 /// A closure in its key's mailbox. Dropped unrun, it drops the closure, then the pin: in this
@@ -27,6 +27,17 @@ pub(super) enum Ended<R> {
 impl<R> Ended<R> {
     pub(super) fn late(waited: Duration) -> Self {
         Ended::Not(RunError::NotStarted(NotStarted::TimedOut { waited }))
+    }
+
+    /// The outcome, as it is counted.
+    pub(super) fn fate(&self) -> Fate {
+        match self {
+            Ended::Done(_) => Fate::Ran,
+            Ended::Overran { .. } => Fate::Overran,
+            Ended::Panicked(_) => Fate::Panicked,
+            Ended::Not(RunError::Cut(_)) => Fate::Cut,
+            Ended::Not(_) => Fate::NotStarted,
+        }
     }
 
     /// The outcome, for a caller that learns of a panic.
@@ -85,7 +96,7 @@ impl<F, G> Job<F, G> {
         if matches!(ended, Ended::Panicked(_)) {
             forget(slot);
         }
-        guard.finish(slot);
+        guard.finish(slot, ended.fate());
         ended
     }
 
@@ -113,10 +124,14 @@ impl<F, G> Job<F, G> {
                 Err(payload)
             }
         };
-        if called.is_err() {
-            forget(slot);
-        }
-        guard.finish(slot);
+        let fate = match &called {
+            Ok(_) => Fate::Ran,
+            Err(_) => {
+                forget(slot);
+                Fate::Panicked
+            }
+        };
+        guard.finish(slot, fate);
         called
     }
 }

@@ -136,7 +136,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         fence: impl FnOnce() -> u64,
         kept: impl FnOnce(u64, u64) -> (S, Beside),
     ) -> Result<Entered<K, S>, NotStarted> {
-        let Sought { key, hash, mut keys, at } = self.enter(key)?;
+        let Sought { key, hash, mut keys, at } = self.enter(key, Kind::Run)?;
         if let Some(at) = at {
             if request.immediate && keys.table.get(at).leaves_no_room(request) {
                 return Err(NotStarted::Busy);

@@ -339,6 +339,7 @@ impl World {
         if plan.keeps {
             keyed = keyed.keep_alive(Duration::from_micros(50));
         }
+        keyed = keyed.counted(plan.keeps);
         if plan.listens {
             keyed = keyed.on_overrun(|key: &Name, _| misbehave_quietly(&key.1.0, 4));
         }

@@ -1057,6 +1057,80 @@ fn a_clone_that_uses_the_registry_in_a_snapshot_panics() {
 }
 
 #[test]
+fn runs_are_counted_by_what_became_of_them() {
+    assert_eq!(Keyed::<u32>::new().stats(), None);
+    let clock = VirtualClock::new();
+    let keyed = Keyed::builder().counted(true).capacity(1).clock(clock.clone()).build();
+    let (key, ms) = (keyed.key(1).unwrap(), Duration::from_millis(1));
+    let lease = Limits::NONE.lease(ms);
+    let long = clock.clone();
+    assert!(keyed.run_within(1, lease, move |()| long.advance(2 * ms)).is_err()); // overran
+    assert!(catch_unwind(AssertUnwindSafe(|| key.run(|()| panic!("planned")))).is_err());
+    drop(keyed.run_async(1, Limits::NONE, async |()| ()).wait());
+    drop(keyed.run_async(1, Limits::NONE, async |()| std::future::pending::<()>().await).wait());
+    let waits = keyed.run(1, |()| {
+        assert!(keyed.try_run(1, |()| ()).is_err()); // busy
+        assert!(key.try_run(|()| ()).is_err()); // busy
+        assert!(keyed.run(1, |()| ()).is_err()); // a circle
+        let waits = keyed.start(1, Limits::wait(ms), |()| ());
+        assert!(keyed.start(1, Limits::NONE, |()| ()).wait().is_err()); // full
+        assert!(key.run(|()| ()).is_err()); // full
+        clock.advance(2 * ms);
+        waits
+    });
+    assert!(waits.unwrap().wait().is_err()); // late
+    assert_eq!(keyed.run_all([1, 2], Limits::NONE, |_| 7), Ok(7));
+    drop(key);
+    keyed.shutdown(SECOND);
+    assert!(keyed.run(1, |()| ()).is_err()); // closed
+    let stats = keyed.stats().unwrap();
+    assert_eq!((stats.ran, stats.overran, stats.panicked, stats.cut), (1 + 1 + 1 + 2, 1, 1, 1));
+    assert_eq!(stats.not_started, 7);
+}
+
+/// Each call is counted once, whatever becomes of it.
+#[test]
+fn all_runs_of_many_threads_are_counted() {
+    const THREADS: u64 = 4;
+    let calls = size(500, 20_000) as u64;
+    let keyed = Keyed::builder().counted(true).capacity(2).build();
+    let (ran, panicked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (keyed, ran, panicked) = (&keyed, &ran, &panicked);
+            scope.spawn(move || {
+                let pinned = keyed.key(0).unwrap();
+                for n in 0..calls {
+                    let (ran, panicked) = (ran.clone(), panicked.clone());
+                    let run = move |(): &mut ()| {
+                        if n % 11 == 0 {
+                            panicked.fetch_add(1, SeqCst);
+                            panic!("planned");
+                        }
+                        ran.fetch_add(1, SeqCst);
+                    };
+                    let wait = Limits::wait(Duration::from_micros(n % 50));
+                    match (n + thread) % 6 {
+                        0 => drop(catch_unwind(AssertUnwindSafe(|| keyed.run(n % 3, run)))),
+                        1 => drop(catch_unwind(AssertUnwindSafe(|| keyed.try_run(n % 3, run)))),
+                        2 => drop(keyed.run_within(n % 3, wait, run)),
+                        3 => drop(keyed.start(n % 3, Limits::NONE, run)),
+                        4 => drop(keyed.start(n % 3, wait, run).cancel()),
+                        _ => drop(catch_unwind(AssertUnwindSafe(|| pinned.run(run)))),
+                    }
+                }
+            });
+        }
+    });
+    assert!(keyed.shutdown(Duration::from_secs(60)).is_complete());
+    let stats = keyed.stats().unwrap();
+    assert_eq!(stats.ran, ran.load(SeqCst) as u64);
+    assert_eq!(stats.panicked, panicked.load(SeqCst) as u64);
+    assert_eq!(stats.ran + stats.panicked + stats.not_started, THREADS * calls);
+    assert!(stats.cut == 0 && stats.ran > 0 && stats.not_started > 0);
+}
+
+#[test]
 fn keys_are_called_by_their_names() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
