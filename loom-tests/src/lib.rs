@@ -16,6 +16,7 @@ mod face;
 mod fallback;
 mod gate;
 mod runner;
+mod scan;
 mod sync;
 mod user_code;
 mod watchdog;
