@@ -21,7 +21,7 @@ optimized=(--locked --release
     --config profile.release.package.hostile.opt-level=1
     --config profile.release.package.paused.opt-level=1
     --config profile.release.package.turnwise-redis.opt-level=1
-    --workspace --exclude loom-tests --exclude shuttle-tests --exclude instructions
+    --workspace --exclude loom-tests --exclude rc11-tests --exclude shuttle-tests --exclude instructions
     --exclude turnwise-top
     "${executors[@]}" --features "turnwise-redis/sqlite turnwise-redis/tls turnwise-redis/programs")
 

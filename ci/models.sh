@@ -2,7 +2,7 @@
 # The shipped files under model checkers.
 #
 #   ci/models.sh            all of them
-#   ci/models.sh loom       one of: loom shuttle paused
+#   ci/models.sh loom       one of: loom rc11 shuttle paused
 #
 # loom-tests/run.sh has options for one model, for fewer preemptions and for execution counts. With
 # SHAPES_TIMES=100 shuttle runs that many times the schedules, with SHAPES_SEED=5 others.
@@ -15,6 +15,11 @@ loom() {
     loom-tests/run.sh
 }
 
+# Every execution that the axioms of RC11 allow, of the words and of the pool's protocol.
+rc11() {
+    cargo test --locked -p rc11-tests --release
+}
+
 # Shapes that loom cannot hold, in schedules drawn at random.
 shuttle() {
     cargo test --locked -p shuttle-tests --release
@@ -25,4 +30,4 @@ paused() {
     cargo test "${optimized[@]}" $(tests stress-tests/paused)
 }
 
-parts "loom shuttle paused" "$@"
+parts "loom rc11 shuttle paused" "$@"

@@ -11,8 +11,8 @@
 //! - the [litmus programs](litmus), whose executions are known, and [programs](models) that must
 //!   fail: they test the explorer;
 //! - the [models](models), and how many executions each has;
-//! - the [gate], which weakens each ordering of the files by itself and requires a model that fails.
-//!   `reasons.txt` would say why RC11 does not need one.
+//! - the [gate], which weakens each ordering of the files by itself and requires a model that
+//!   fails. `reasons.txt` would say why RC11 does not need one.
 //!
 //! With `-- word_sole` it runs the models whose names contain that. A failure prints its execution,
 //! event by event.

@@ -123,8 +123,8 @@ pub(crate) const LITMUS: &[Litmus] = litmus! {
     "LB, relaxed": 3, 3, [1, 1] => false, 0;
         |[x, y, _]| { let seen = x.load(Relaxed); y.store(1, Relaxed); vec![seen] },
         |[x, y, _]| { let seen = y.load(Relaxed); x.store(1, Relaxed); vec![seen] };
-    // What a permit and a request of `turnwise-locks` would have to do to miss each other, were they
-    // relaxed: loom does not show it either.
+    // What a permit and a request of `turnwise-locks` would have to do to miss each other, were
+    // they relaxed: loom does not show it either.
     "LB, by read-modify-writes": 3, 3, [4, 1, 0] => false, 0;
         |[x, y, _]| { let seen = x.fetch_or(2, Relaxed); y.store(1, Relaxed); vec![seen] },
         |[x, y, _]| vec![y.load(Relaxed), x.fetch_or(4, Relaxed)];
