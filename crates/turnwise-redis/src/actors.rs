@@ -480,7 +480,7 @@ where
                 let by_another = Drained { by_another: true, ..Drained::default() };
                 let Some(deadline) = until.deadline else { return Ok(by_another) };
                 let again = after(pause.min(busy.max(Duration::from_millis(1))));
-                if again.into_std() >= deadline {
+                if again >= deadline {
                     return Ok(by_another);
                 }
                 sleep_until(again).await;

@@ -18,11 +18,11 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::{AbortHandle, yield_now};
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
 
 use crate::business::{Business, Handles};
@@ -340,7 +340,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
             yield_now().await;
             yield_now().await;
             match deadline {
-                Some(deadline) => drop(timeout_at(deadline.into(), here).await),
+                Some(deadline) => drop(timeout_at(deadline, here).await),
                 None => here.await,
             }
         };

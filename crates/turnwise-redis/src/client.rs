@@ -6,6 +6,8 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,6 +45,10 @@ pub(crate) struct Settings {
     pub(crate) above: u64,
     /// Whether callers make first attempts themselves.
     pub(crate) by_callers: bool,
+    /// The number of a client that runs in the current runtime: see [`RemoteBuilder::here`].
+    ///
+    /// [`RemoteBuilder::here`]: crate::RemoteBuilder::here
+    pub(crate) here: Option<String>,
 }
 
 /// State that the clones of a client share.
@@ -68,7 +74,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts a client of each store, with one thread for all.
+    /// Starts a client of each store, with one thread for all, or in the current runtime.
     pub(crate) fn start(
         prefix: &str,
         settings: Settings,
@@ -76,23 +82,20 @@ impl Client {
     ) -> Result<(Vec<Arc<Client>>, Handles), ConnectError> {
         let system = |error: &dyn fmt::Display| ConnectError::System(error.to_string());
         let (stop, stopped) = oneshot::channel::<()>();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| system(&error))?;
-        let io = runtime.handle().clone();
         let business = Arc::new(Business::default());
-        let here = business.clone();
-        let run = move || {
-            here.runs_here();
-            // Ends with the client. What was submitted by then is sent.
-            let _ = runtime.block_on(stopped);
+        let io = match &settings.here {
+            Some(_) => {
+                business.runs_here();
+                Handle::try_current().map_err(|error| system(&error))?
+            }
+            None => own_thread(&business, stopped).map_err(|error| system(&error))?,
         };
-        let builder = thread::Builder::new().name("turnwise-redis".to_owned());
-        builder.spawn(run).map_err(|error| system(&error))?;
         let (stop, kept) = (Arc::new(stop), (settings.place, settings.lease));
         let client = |store: Arc<dyn Store>| {
-            let mut number = [0; 16];
-            getrandom::fill(&mut number).map_err(|error| system(&error))?;
-            let id: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
+            let id = match &settings.here {
+                Some(number) => number.clone(),
+                None => unique_number().map_err(|error| system(&error))?,
+            };
             // Notices go to the client's own thread.
             let _runtime = io.enter();
             Ok(Arc::new_cyclic(|client: &std::sync::Weak<Client>| {
@@ -140,6 +143,14 @@ impl Client {
     pub(crate) fn token(&self) -> Token {
         // Only uniqueness matters.
         Token::new(&self.id, self.numbers.fetch_add(1, Relaxed))
+    }
+
+    /// Returns a factor from 0.5 to 1.5, another one each time, and others for other clients: so
+    /// that they do not all return at once when a server is back.
+    fn jitter(&self) -> f64 {
+        let mut hasher = DefaultHasher::new();
+        self.token().hash(&mut hasher);
+        0.5 + f64::from(hasher.finish().to_le_bytes()[0]) / 256.0
     }
 
     /// Spawns a task on the client's thread, for which the end of the program waits: one that
@@ -255,10 +266,7 @@ impl Client {
             };
             // A refused step has had no effect.
             late |= !matches!(error, StoreError::Refused { .. });
-            // Jittered, so that clients do not all return at once when a server is back.
-            let mut byte = [0];
-            let _ = getrandom::fill(&mut byte);
-            let again = after(pause.mul_f64(0.5 + f64::from(byte[0]) / 256.0));
+            let again = after(pause.mul_f64(self.jitter()));
             if again >= until {
                 return (Err(error), late);
             }
@@ -266,6 +274,25 @@ impl Client {
             pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
+}
+
+/// Starts a client's thread, which ends when the client does. Returns its runtime.
+fn own_thread(business: &Arc<Business>, stopped: oneshot::Receiver<()>) -> io::Result<Handle> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (io, business) = (runtime.handle().clone(), business.clone());
+    let run = move || {
+        business.runs_here();
+        // What was submitted by then is sent.
+        let _ = runtime.block_on(stopped);
+    };
+    thread::Builder::new().name("turnwise-redis".to_owned()).spawn(run)?;
+    Ok(io)
+}
+
+fn unique_number() -> Result<String, getrandom::Error> {
+    let mut number = [0; 16];
+    getrandom::fill(&mut number)?;
+    Ok(number.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// True if a step that failed with this error is sent again. A step that must not wait is not, if

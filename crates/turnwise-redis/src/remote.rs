@@ -25,7 +25,7 @@ use crate::slots::{Slots, SlotsError};
 use crate::step::{Op, Step};
 use crate::store::Store;
 use crate::ticks::{JobError, OncePerTick, Ticks};
-use crate::time::SHORTEST;
+use crate::time::{PRETENDED, SHORTEST};
 
 /// A client of a store, which creates locks, slots, admissions, actors and ticks. Clones share the
 /// same client.
@@ -112,6 +112,7 @@ impl Remote {
                 place: Duration::from_secs(5),
                 above: 0,
                 by_callers: true,
+                here: None,
             },
             #[cfg(feature = "tls")]
             tls: None,
@@ -290,6 +291,15 @@ impl RemoteBuilder {
     /// ```
     pub fn one_connection(self) -> Self {
         self.with(|settings| settings.by_callers = false)
+    }
+
+    /// Runs the client in the current tokio runtime rather than on a thread of its own, with this
+    /// number, which has to be unique: so that a test with paused time makes the same steps each
+    /// time. This thread's machine counts as never suspended from now on.
+    #[doc(hidden)]
+    pub fn here(self, number: &str) -> Self {
+        PRETENDED.set(Some(Duration::ZERO));
+        self.with(|settings| settings.here = Some(number.to_owned()))
     }
 
     /// Sets the certificates for servers at `rediss://`. The default is the system's roots.

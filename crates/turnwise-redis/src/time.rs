@@ -1,5 +1,6 @@
 //! Durations and moments.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -42,13 +43,17 @@ impl Moment {
     }
 }
 
+thread_local! {
+    /// A suspension of this machine that tests pretend on this thread. `None`: the system's.
+    pub(crate) static PRETENDED: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
 /// Returns how long this machine has been suspended since its start, where the system provides
 /// that.
 fn suspended() -> Duration {
-    #[cfg(test)]
-    let more = tests::SUSPENDED.get();
-    #[cfg(not(test))]
-    let more = Duration::ZERO;
+    if let Some(pretended) = PRETENDED.get() {
+        return pretended;
+    }
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         use nix::time::{ClockId, clock_gettime};
@@ -56,29 +61,22 @@ fn suspended() -> Duration {
         if let (Ok(awake), Ok(all)) =
             (time(ClockId::CLOCK_MONOTONIC), time(ClockId::CLOCK_BOOTTIME))
         {
-            return all.saturating_sub(awake) + more;
+            return all.saturating_sub(awake);
         }
     }
-    more
+    Duration::ZERO
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::cell::Cell;
-
+mod tests {
     use super::*;
-
-    thread_local! {
-        /// A pretended suspension of this machine.
-        pub(crate) static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    }
 
     #[test]
     fn moments_come_while_the_machine_is_suspended() {
         let hour = Duration::from_secs(3600);
         let then = Moment::now().and(hour);
         assert!(then.remaining() > hour / 2 && then.timer() > Instant::now() + hour / 2);
-        SUSPENDED.set(hour * 2);
+        PRETENDED.set(Some(suspended() + hour * 2));
         assert!(Moment::now() > then && then.remaining().is_zero());
         assert!(then.timer() < Instant::now());
         // A later moment is not affected by an earlier suspension.

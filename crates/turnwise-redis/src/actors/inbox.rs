@@ -1,6 +1,6 @@
 //! A client's waiters for notices of mailboxes, and the mailboxes that it holds.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,11 +16,12 @@ use crate::time::{LONGEST, Moment, SHORTEST, after};
 /// The maximum number of holds that one step renews.
 const RENEWED_AT_ONCE: usize = 256;
 
-/// Waiters for notices, and held mailboxes, by their requests.
+/// Waiters for notices, and held mailboxes, by their requests. Ordered, so that steps which are
+/// sent for many are the same in each run of a test.
 #[derive(Default)]
 pub(crate) struct Inboxes {
-    waiting: HashMap<Token, watch::Sender<Option<Progress>>>,
-    held: HashMap<Token, Weak<MailboxHold>>,
+    waiting: BTreeMap<Token, watch::Sender<Option<Progress>>>,
+    held: BTreeMap<Token, Weak<MailboxHold>>,
     /// The shards that have a task which renews holds.
     renewed: HashSet<String>,
 }
@@ -184,7 +185,7 @@ impl Drop for MailboxHold {
 async fn renew(client: Weak<Client>, shard: Shard) {
     loop {
         let Some(strong) = client.upgrade() else { return };
-        let mut held: HashMap<Duration, Vec<Weak<MailboxHold>>> = HashMap::new();
+        let mut held: BTreeMap<Duration, Vec<Weak<MailboxHold>>> = BTreeMap::new();
         {
             // Dropped after the lock is: dropping the last reference takes that lock.
             let mut tenures = Vec::new();

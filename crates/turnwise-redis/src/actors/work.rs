@@ -104,6 +104,7 @@ async fn work<S>(
     let longest = (kind.settings.lease / 2).max(SHORTEST);
     while !*stopped.borrow() {
         let permit = tokio::select! {
+            biased;
             permit = free.clone().acquire_owned() => permit,
             _ = stopped.changed() => return,
         };
@@ -136,6 +137,7 @@ async fn work<S>(
         };
         drop(permit);
         tokio::select! {
+            biased;
             () = inbox.changed(after(pause)) => {}
             _ = stopped.changed() => return,
         }
