@@ -345,7 +345,6 @@ async fn ask(
     wanted: Wanted,
 ) -> Result<Admitted, Refused> {
     let client = &application.client;
-    let mut news = application.news();
     let alive = (!wanted.immediate).then(|| client.place());
     loop {
         let claim = application.claim.clone();
@@ -356,7 +355,7 @@ async fn ask(
                 AdmissionAct::Reserve { claim, lease, alive }
             }
         };
-        news.mark_unchanged();
+        let seen = application.news.seen();
         let (sent, patience) = (Moment::now(), client.patience());
         let until = wanted.until.map_or(patience, |until| until.min(patience));
         let answer = application.send(act, until).await?;
@@ -387,9 +386,9 @@ async fn ask(
                 });
             }
         }
-        let changed = news.changed();
+        let changed = application.news.since(seen);
         match wanted.until {
-            None => drop(changed.await),
+            None => changed.await,
             Some(until) => {
                 if timeout_at(until, changed).await.is_err() {
                     let waited = wanted.called.elapsed();

@@ -6,15 +6,15 @@
 //! - T2: the answer "not in" is certain: before it is given, the store has been made to refuse
 //!   copies of the request that may be on their way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::client::Client;
 use crate::error::StoreError;
+use crate::news::News;
 use crate::sent::Sent;
 use crate::step::{
     AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Claim, Notice, Op, Standing, Step, Token,
@@ -27,8 +27,7 @@ pub(crate) struct Application {
     admission: AdmissionKey,
     pub(crate) claim: Claim,
     sent: Sent,
-    /// Changes when there may be news.
-    news: watch::Sender<()>,
+    pub(crate) news: News,
     phase: Mutex<Phase>,
 }
 
@@ -50,11 +49,11 @@ enum Phase {
     Holds { until: Moment, fence: u64, kept: bool },
 }
 
-/// A client's applications by their tokens, and the admissions that have a task which keeps
+/// A client's applications by their tokens, in order, and the admissions that have a task which keeps
 /// entries.
 #[derive(Default)]
 pub(crate) struct Applications {
-    all: HashMap<Token, Weak<Application>>,
+    all: BTreeMap<Token, Weak<Application>>,
     kept: HashSet<String>,
 }
 
@@ -108,7 +107,7 @@ impl Application {
             admission: admission.clone(),
             claim,
             sent: Sent::default(),
-            news: watch::Sender::new(()),
+            news: News::default(),
             phase: Mutex::new(Phase::Plain),
         });
         let token = application.claim.token.clone();
@@ -137,12 +136,8 @@ impl Application {
         self.sent.ends();
     }
 
-    pub(crate) fn news(&self) -> watch::Receiver<()> {
-        self.news.subscribe()
-    }
-
     pub(crate) fn wake(&self) {
-        self.news.send_replace(());
+        self.news.tell();
     }
 
     fn phase(&self) -> MutexGuard<'_, Phase> {

@@ -19,6 +19,7 @@ mod mailbox;
 mod majority;
 mod memory;
 mod name;
+mod news;
 mod record;
 mod refused;
 mod remote;

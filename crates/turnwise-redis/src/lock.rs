@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -19,7 +19,7 @@ use crate::business::Handles;
 use crate::client::Client;
 use crate::client::Owned;
 use crate::error::{Effect, LockError, ReleaseError, StoreError};
-use crate::requests::{Hold, Request, Tells};
+use crate::requests::{Hold, Request, Share, Tells};
 use crate::step::{Answer, Op, Step};
 use crate::tenure::Lost;
 use crate::time::{Moment, SHORTEST, after};
@@ -220,26 +220,25 @@ impl Wanted {
 
 pub(crate) async fn acquire(
     caller: Caller,
-    request: Arc<Request>,
+    request: Share,
     name: Arc<str>,
     wanted: Wanted,
 ) -> Result<Guard, LockError> {
     let client = request.client.clone();
-    let mut news = request.news();
     let lease = wanted.lease.unwrap_or(client.lease());
     let alive = (!wanted.immediate).then(|| client.place());
     loop {
-        news.mark_unchanged();
+        let seen = request.news.seen();
         let sent = Moment::now();
         let patience = client.patience();
         let until = wanted.until.map_or(patience, |until| until.min(patience));
         let step = Step::Acquire { token: request.token.clone(), lease, alive };
         match request.ask(&caller, step, until).await {
             Ok(Answer::Granted { fence, place }) => {
-                request.waits_no_more();
+                request.is_granted();
                 let renewed = wanted.lease.is_none();
                 let hold = Hold::of(&request, name, (fence, place), sent, lease, renewed);
-                return Ok(Guard::of(hold, renewed));
+                return Ok(Guard::of(hold, request, renewed));
             }
             Ok(Answer::Queued { busy, .. }) => request.waits(busy),
             Ok(Answer::Busy { .. }) => return Err(LockError::Busy),
@@ -249,9 +248,9 @@ pub(crate) async fn acquire(
             Err(error) => return Err(error.into()),
         }
         caller.moves().await;
-        let changed = news.changed();
+        let changed = request.news.since(seen);
         match wanted.until {
-            None => drop(changed.await),
+            None => changed.await,
             Some(until) => {
                 if timeout_at(until, changed).await.is_err() {
                     return Err(wanted.timed_out());
@@ -266,24 +265,31 @@ async fn acquire_all(
     all: Vec<(Arc<str>, String)>,
     wanted: Wanted,
 ) -> Result<Vec<Guard>, LockError> {
-    let mut guards = Vec::with_capacity(all.len());
     // Renewed until all are held.
     let each = Wanted { lease: None, ..wanted };
-    for (name, key) in all {
-        let request = Request::take(&client, &key, 1, None);
-        guards.push(acquire(Caller::there(), request, name, each).await?);
-    }
-    if let Some(lease) = wanted.lease {
+    loop {
+        let mut guards = Vec::with_capacity(all.len());
+        for (name, key) in &all {
+            let request = Request::take(&client, key, 1, None);
+            guards.push(acquire(Caller::there(), request, name.clone(), each).await?);
+        }
+        let Some(lease) = wanted.lease else { return Ok(guards) };
+        let mut held = true;
         for guard in &guards {
             let (hold, renews) = (guard.hold(), &guard.renews);
-            let renewed = hold.renew(lease, client.patience(), renews).await;
-            renewed.map_err(|error| match error {
-                ReleaseError::Store(error) => error.into(),
-                ReleaseError::Lost(_) => wanted.timed_out(),
-            })?;
+            let patience = client.patience();
+            let until = wanted.until.map_or(patience, |until| until.min(patience));
+            match hold.renew(lease, until, renews).await {
+                Ok(()) => {}
+                Err(ReleaseError::Store(error)) => return Err(error.into()),
+                // One was lost while others were waited for: all are requested anew.
+                Err(ReleaseError::Lost(_)) => held = false,
+            }
+        }
+        if held {
+            return Ok(guards);
         }
     }
-    Ok(guards)
 }
 
 /// A lock that is held. Dropping it grants the lock to the next request, and does not wait; it may
@@ -291,7 +297,7 @@ async fn acquire_all(
 #[must_use = "dropping it lets go of the lock"]
 pub struct Guard {
     /// `None` once it is released.
-    hold: Option<Arc<Hold>>,
+    hold: Option<(Arc<Hold>, Share)>,
     /// True while this guard wants the hold renewed.
     renews: Arc<AtomicBool>,
     /// Dropped after the hold. `None` until the guard is handed out.
@@ -300,26 +306,25 @@ pub struct Guard {
 
 impl Guard {
     /// The guard of a run, whose answer has just come.
-    pub(crate) fn of_run(
-        request: &Arc<Request>,
-        name: Arc<str>,
-        fence: u64,
-        sent: Moment,
-    ) -> Guard {
+    pub(crate) fn of_run(request: Share, name: Arc<str>, fence: u64, sent: Moment) -> Guard {
         let lease = request.client.lease();
-        Guard::of(Hold::of(request, name, (fence, 1), sent, lease, true), true)
+        let hold = Hold::of(&request, name, (fence, 1), sent, lease, true);
+        Guard::of(hold, request, true)
     }
 
-    fn of(hold: Arc<Hold>, renews: bool) -> Self {
-        Guard { hold: Some(hold), renews: Arc::new(AtomicBool::new(renews)), handles: None }
+    fn of(hold: Arc<Hold>, share: Share, renews: bool) -> Self {
+        Guard {
+            hold: Some((hold, share)),
+            renews: Arc::new(AtomicBool::new(renews)),
+            handles: None,
+        }
     }
 
-    /// Gives the hold up. Returns it, and whether this was its last guard.
-    fn gives(&mut self) -> Option<(Arc<Hold>, bool)> {
-        let hold = self.hold.take()?;
+    /// Gives the hold up.
+    fn gives(&mut self) -> Option<(Arc<Hold>, Share)> {
+        let (hold, share) = self.hold.take()?;
         hold.tenure.renews_no_more(&self.renews);
-        let last = hold.guards.fetch_sub(1, Relaxed) == 1;
-        Some((hold, last))
+        Some((hold, share))
     }
 
     /// Marks the guard as handed out to the program.
@@ -329,7 +334,7 @@ impl Guard {
 
     fn hold(&self) -> &Arc<Hold> {
         match &self.hold {
-            Some(hold) => hold,
+            Some((hold, _)) => hold,
             None => unreachable!("a guard has its hold until it is released"),
         }
     }
@@ -383,18 +388,16 @@ impl Guard {
     }
 
     /// Releases the lock, and returns whether it was held until then. Of several guards of an
-    /// owner, only the last one releases it.
+    /// owner, only the last one releases it, and none while the owner asks for the lock again.
     pub fn release(mut self) -> Release {
-        match self.gives() {
-            Some((hold, true)) => {
+        let Some((hold, share)) = self.gives() else { return Release::over(Ok(())) };
+        match share.leaves() {
+            Ok(leaves) => {
                 let client = hold.request.client.clone();
-                let leaves = hold.request.leaving();
                 Release::new(&client.home, |caller| release(caller, hold, leaves, None))
             }
-            Some((hold, false)) if hold.tenure.is_lost() => {
-                Release::over(Err(ReleaseError::Lost(hold.fence)))
-            }
-            _ => Release::over(Ok(())),
+            Err(_) if hold.tenure.is_lost() => Release::over(Err(ReleaseError::Lost(hold.fence))),
+            Err(_) => Release::over(Ok(())),
         }
     }
 }
@@ -417,9 +420,10 @@ impl Guard {
     /// Ends the job and releases the place, which is clean or quarantined.
     pub(crate) fn end(mut self, quarantine: bool) -> Release {
         match self.gives() {
-            Some((hold, _)) => {
+            Some((hold, share)) => {
                 let client = hold.request.client.clone();
-                let leaves = hold.request.leaving();
+                // A job has no owner.
+                let leaves = share.leaves().unwrap_or_default();
                 Release::new(&client.home, |caller| release(caller, hold, leaves, Some(quarantine)))
             }
             None => Release::over(Ok(())),

@@ -2,17 +2,19 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use turnwise_locks::{Fence, Owner};
 
 use crate::attempt::Caller;
 use crate::client::Client;
 use crate::error::{ReleaseError, StoreError};
+use crate::news::News;
 use crate::sent::Sent;
 use crate::step::{Answer, Notice, Op, Renewal, Standing, Step, Token};
 use crate::tenure::Tenure;
@@ -23,28 +25,35 @@ use crate::time::{Moment, SHORTEST, after};
 /// - R1: all that ask or hold by a token share its request. Dropping the last reference reports the
 ///   end to the store, once. So nothing stays held without a holder here, and no request waits
 ///   twice.
+/// - R2: each of them has a [`Share`]. A release reports the end itself only if its share is the
+///   last one, and from then on no other ask of the owner gets a share. So what one of them is
+///   granted is not released by another.
 pub(crate) struct Request {
     pub(crate) client: Arc<Client>,
     pub(crate) key: String,
     /// The number of requests that may hold at once.
     places: u32,
     pub(crate) token: Token,
+    /// The owner whose asks for this object share it.
+    owner: Option<(Owner, String)>,
+    /// The number of shares. It grows under the lock of the requests.
+    shares: AtomicUsize,
     sent: Sent,
-    /// Changes when there may be news.
-    news: watch::Sender<()>,
+    pub(crate) news: News,
     /// The hold, once it is granted.
     pub(crate) hold: Mutex<Weak<Hold>>,
 }
 
-/// Requests by their tokens, and waiters by their locks.
+/// Requests by their tokens, and waiters by their locks. Those that one step is sent for are ordered,
+/// so that the step is the same in each run of a test.
 #[derive(Default)]
 pub(crate) struct Requests {
     all: HashMap<Token, Weak<Request>>,
     owners: HashMap<(Owner, String), Weak<Request>>,
-    waiting: HashMap<String, Vec<Token>>,
+    waiting: BTreeMap<String, Vec<Token>>,
     /// Objects for which a release is on its way to the store, and how many.
     told: HashMap<String, usize>,
-    holds: HashMap<Token, Kept>,
+    holds: BTreeMap<Token, Kept>,
     /// The time of the next check of the holds. `None` if there are none.
     kept_at: Option<Instant>,
 }
@@ -116,27 +125,33 @@ impl Request {
         key: &str,
         places: u32,
         owner: Option<&Owner>,
-    ) -> Arc<Request> {
+    ) -> Share {
+        // Dropped after the lock is: dropping the last reference takes that lock.
+        let existing;
         let mut requests = client.requests();
-        let of = owner.map(|owner| (owner.clone(), key.to_owned()));
-        if let Some(request) = of.as_ref().and_then(|of| requests.owners.get(of)?.upgrade()) {
-            return request;
+        let owner = owner.map(|owner| (owner.clone(), key.to_owned()));
+        existing = owner.as_ref().and_then(|owner| requests.owners.get(owner)?.upgrade());
+        if let Some(request) = existing {
+            request.shares.fetch_add(1, Relaxed);
+            return Share(request);
         }
         let request = Arc::new(Request {
             client: client.clone(),
             key: key.to_owned(),
             places,
             token: client.token(),
+            owner,
+            shares: AtomicUsize::new(1),
             sent: Sent::default(),
-            news: watch::Sender::new(()),
+            news: News::default(),
             hold: Mutex::default(),
         });
         requests.all.insert(request.token.clone(), Arc::downgrade(&request));
-        if let Some(of) = of {
+        if let Some(owner) = &request.owner {
             requests.owners.retain(|_, request| request.strong_count() > 0);
-            requests.owners.insert(of, Arc::downgrade(&request));
+            requests.owners.insert(owner.clone(), Arc::downgrade(&request));
         }
-        request
+        Share(request)
     }
 
     /// Returns a step for its object.
@@ -207,12 +222,8 @@ impl Request {
         }
     }
 
-    pub(crate) fn news(&self) -> watch::Receiver<()> {
-        self.news.subscribe()
-    }
-
     fn wake(&self) {
-        self.news.send_replace(());
+        self.news.tell();
     }
 
     /// Registers a queue entry, which is refreshed from now on.
@@ -230,8 +241,15 @@ impl Request {
         }
     }
 
+    /// Unregisters the queue entry, which is granted, and wakes others of the owner that wait for
+    /// it: nothing else does from now on.
+    pub(crate) fn is_granted(&self) {
+        self.waits_no_more();
+        self.wake();
+    }
+
     /// Unregisters the queue entry.
-    pub(crate) fn waits_no_more(&self) {
+    fn waits_no_more(&self) {
         let mut requests = self.client.requests();
         if let Some(queue) = requests.waiting.get_mut(&self.key) {
             queue.retain(|token| *token != self.token);
@@ -240,7 +258,7 @@ impl Request {
 
     /// Returns the step that reports the end to the store, unless that was done, or nothing was
     /// sent.
-    pub(crate) fn leaving(&self) -> Option<(Op, Tells)> {
+    fn leaving(&self) -> Option<(Op, Tells)> {
         let step = Step::Leave { token: self.token.clone(), late: self.sent.is_late() };
         if !self.sent.ends() {
             return None;
@@ -263,6 +281,44 @@ impl Drop for Request {
                 let _ = client.call(&op, until).await;
             });
         }
+    }
+}
+
+/// A share in a request: of one that asks, or holds, by its token.
+pub(crate) struct Share(Arc<Request>);
+
+impl Share {
+    /// Ends the last share of a request. Returns the step that reports the end to the store, unless
+    /// that was done. Returns `Err` if others ask or hold.
+    pub(crate) fn leaves(self) -> Result<Option<(Op, Tells)>, Shared> {
+        if let Some(owner) = &self.owner {
+            let mut requests = self.client.requests();
+            if self.shares.load(Relaxed) > 1 {
+                return Err(Shared);
+            }
+            let ours = |request: &Weak<Request>| request.as_ptr() == Arc::as_ptr(&self.0);
+            if requests.owners.get(owner).is_some_and(ours) {
+                requests.owners.remove(owner);
+            }
+        }
+        Ok(self.leaving())
+    }
+}
+
+/// Others ask or hold by a request.
+pub(crate) struct Shared;
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shares.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Deref for Share {
+    type Target = Arc<Request>;
+
+    fn deref(&self) -> &Arc<Request> {
+        &self.0
     }
 }
 
@@ -319,12 +375,11 @@ pub(crate) struct Hold {
     /// The place that is held.
     pub(crate) place: u32,
     pub(crate) tenure: Arc<Tenure>,
-    /// The number of guards.
-    pub(crate) guards: AtomicUsize,
 }
 
 impl Hold {
-    /// Returns the hold of a grant: a new one, or the existing one with the same fence.
+    /// Returns the hold of a grant: a new one, or the existing one with the same fence, unless that
+    /// counts as lost here. The store may have it longer.
     pub(crate) fn of(
         request: &Arc<Request>,
         name: Arc<str>,
@@ -336,8 +391,8 @@ impl Hold {
         let fence = Fence::from_number(fence);
         let mut slot = request.hold.lock().unwrap_or_else(PoisonError::into_inner);
         let old = slot.upgrade();
-        if let Some(hold) = old.as_ref().filter(|hold| hold.fence == fence) {
-            hold.guards.fetch_add(1, Relaxed);
+        let is_same = |hold: &&Arc<Hold>| hold.fence == fence && !hold.tenure.was_lost();
+        if let Some(hold) = old.as_ref().filter(is_same) {
             if renewed {
                 hold.tenure.renews_for_another();
             }
@@ -351,7 +406,6 @@ impl Hold {
             fence,
             place,
             tenure: Tenure::new(until, renewed),
-            guards: AtomicUsize::new(1),
         });
         *slot = Arc::downgrade(&hold);
         drop(slot);

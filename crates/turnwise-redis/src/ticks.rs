@@ -17,7 +17,7 @@ use crate::client::Owned;
 use crate::error::LockError;
 use crate::lock::Guard;
 use crate::name::NameError;
-use crate::requests::Request;
+use crate::requests::{Request, Share};
 use crate::step::{Answer, Step};
 use crate::time::Moment;
 
@@ -318,17 +318,17 @@ impl Job {
 /// Takes a tick.
 async fn take(
     caller: Caller,
-    request: Arc<Request>,
+    request: Share,
     name: Arc<str>,
     (every, offset, overlap): (Duration, Duration, bool),
 ) -> Result<Attendance, LockError> {
-    let client = &request.client;
+    let client = request.client.clone();
     let (token, lease) = (request.token.clone(), client.lease());
     let step = Step::Attend { token, every, offset, lease, overlap };
     let sent = Moment::now();
     Ok(match request.ask(&caller, step, client.patience()).await? {
         Answer::Mine { tick, fence } => {
-            let guard = Guard::of_run(&request, name, fence, sent);
+            let guard = Guard::of_run(request, name, fence, sent);
             Attendance::Mine(JobRun { tick: TickNumber(tick), guard })
         }
         Answer::StillRunning { tick, next } => {

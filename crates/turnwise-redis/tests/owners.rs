@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use support::proxy::{Fate, Proxy};
 use support::{Server, until};
+use tokio::sync::Notify;
 use turnwise_redis::step::{Op, Step};
 use turnwise_redis::{Called, Limits, MemoryStore, NoticeSink, Owner, Remote, Store};
 
@@ -166,4 +167,136 @@ fn a_request_that_is_on_its_way_is_late_whatever_others_hear() {
     drop((second, first, third));
     assert!(remote.flush(Duration::from_secs(10)));
     assert_eq!(*left.lock().unwrap(), [true]);
+}
+
+/// A store that answers the second `Acquire` late, and loses notices.
+#[derive(Debug)]
+struct Late {
+    store: MemoryStore,
+    acquires: AtomicUsize,
+    answers: Notify,
+}
+
+impl Store for Late {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(async move {
+            let answer = self.store.call(op).await;
+            let is_acquire = matches!(op.step, Step::Acquire { .. });
+            if is_acquire && self.acquires.fetch_add(1, SeqCst) == 1 {
+                self.answers.notified().await;
+            }
+            answer
+        })
+    }
+
+    fn listen(&self, _: &str, _: NoticeSink) {}
+
+    fn forget(&self, _: &str) {}
+}
+
+fn late(store: &MemoryStore) -> (Arc<Late>, Remote) {
+    let (acquires, answers) = (AtomicUsize::new(0), Notify::new());
+    let store = Arc::new(Late { store: store.clone(), acquires, answers });
+    let remote = Remote::builder().over(store.clone()).unwrap();
+    (store, remote)
+}
+
+/// Of two tasks of an owner, one releases while the other asks: it releases nothing that the other
+/// is granted.
+#[test]
+fn a_release_leaves_what_its_owner_asks_for() {
+    let memory = MemoryStore::new();
+    let (store, remote) = late(&memory);
+    let other = Remote::builder().over(memory).unwrap().locks();
+    let (locks, me) = (remote.locks(), Owner::new());
+    let first = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
+    let second = locks.lock_as(&me, "a", Limits::NONE);
+    until("it is on its way", || store.acquires.load(SeqCst) == 2);
+    first.release().wait().unwrap();
+    store.answers.notify_one();
+    let second = second.wait().unwrap();
+    assert!(!second.is_lost() && other.try_lock("a").wait().is_err());
+    second.release().wait().unwrap();
+    // The next one asks for itself.
+    drop(other.try_lock("a").wait().unwrap());
+    locks.lock_as(&me, "a", Limits::NONE).wait().unwrap().release().wait().unwrap();
+}
+
+/// A hold that was lost is released without an effect on the owner's next one, which has the same
+/// fence if the store has not found it over yet.
+#[test]
+fn a_lost_guard_releases_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for (remote, _server) in remotes() {
+        let (locks, me) = (remote.locks(), Owner::new());
+        let lost = locks.lock_as(&me, "a", Limits::NONE.lease(SHORT)).wait().unwrap();
+        runtime.block_on(lost.lost());
+        let held = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
+        assert!(lost.release().wait().is_err());
+        assert!(!held.is_lost() && locks.try_lock("a").wait().is_err());
+    }
+}
+
+/// A store in which the first renewal finds nothing, and the tenth one is not answered.
+#[derive(Debug)]
+struct Lost(MemoryStore, AtomicUsize);
+
+impl Store for Lost {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(async move {
+            if let Step::Renew { token, .. } = &op.step {
+                match self.1.fetch_add(1, SeqCst) {
+                    0 => {
+                        let leave = Step::Leave { token: token.clone(), late: false };
+                        drop(self.0.call(&Op { step: leave, ..op.clone() }).await?);
+                    }
+                    9 => std::future::pending().await,
+                    _ => {}
+                }
+            }
+            self.0.call(op).await
+        })
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.0.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.0.forget(client);
+    }
+}
+
+/// One of several locks is lost before all are held: there was no limit, so no time is over.
+#[test]
+fn all_are_requested_anew_when_one_was_lost() {
+    let remote = Remote::builder().over(Lost(MemoryStore::new(), AtomicUsize::new(0))).unwrap();
+    let guards = remote.locks().lock_all(["a", "b"], Limits::NONE.lease(LEASE * 100)).wait();
+    assert!(guards.unwrap().iter().all(|guard| !guard.is_lost()));
+}
+
+#[test]
+fn all_are_refused_at_the_limit_although_a_renewal_is_not_answered() {
+    let remote = Remote::builder().over(Lost(MemoryStore::new(), AtomicUsize::new(9))).unwrap();
+    let (limits, began) = (Limits::wait(LEASE).lease(LEASE * 100), Instant::now());
+    assert!(remote.locks().lock_all(["a", "b"], limits).wait().is_err());
+    // Not the client's patience of thirty seconds.
+    assert!(began.elapsed() < Duration::from_secs(15));
+}
+
+/// Two tasks of an owner wait. When one of them finds the grant, the other does.
+#[test]
+fn all_waiters_of_an_owner_are_granted() {
+    let memory = MemoryStore::new();
+    let (store, remote) = late(&memory);
+    store.acquires.store(9, SeqCst);
+    let held = Remote::builder().over(memory).unwrap().locks().lock("a").wait().unwrap();
+    let (locks, me) = (remote.locks(), Owner::new());
+    let mut waits = locks.lock_as(&me, "a", Limits::NONE);
+    until("it waits", || locks.info("a").wait().unwrap().unwrap().waiting == 1);
+    held.release().wait().unwrap();
+    // Its notice is lost, and this one is granted at once.
+    let guard = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
+    let granted = waits.wait_timeout(Duration::from_secs(20)).expect("it is granted").unwrap();
+    assert_eq!(granted.fence(), guard.fence());
 }
