@@ -11,10 +11,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use support::board::{Add, Board};
 use support::{Server, until};
 use tokio::runtime::{Builder, Runtime};
-use turnwise_redis::step::{Op, Step};
-use turnwise_redis::{Called, Limits, LockError, Locks, MemoryStore, NoticeSink, Remote, Store};
+use turnwise_redis::step::{MailboxAct, MailboxStep, Op, Step};
+use turnwise_redis::{
+    Called, Drains, Effect, Limits, LockError, Locks, MemoryStore, MessageError, NoticeSink,
+    Remote, Store, StoreError,
+};
 
 const SHORT: Duration = Duration::from_millis(60);
 
@@ -349,4 +353,41 @@ fn a_thread_that_ends_may_wait() {
         ends.join().unwrap();
         assert_eq!(remote.locks().info("a").wait().unwrap().unwrap().holder, None);
     }
+}
+
+/// A store that keeps messages, and answers no question about them.
+#[derive(Debug)]
+struct NoOutcomes(MemoryStore);
+
+impl Store for NoOutcomes {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(async move {
+            match &op.step {
+                Step::Mailbox(MailboxStep { act: MailboxAct::Outcome { .. }, .. }) => {
+                    Err(StoreError::TimedOut { effect: Effect::Unknown })
+                }
+                _ => self.0.call(op).await,
+            }
+        })
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.0.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.0.forget(client);
+    }
+}
+
+#[test]
+fn an_ask_ends_at_its_limit_although_the_store_is_silent() {
+    // It looks after a third of that.
+    let remote = Remote::builder().place(SHORT).over(NoOutcomes(MemoryStore::new())).unwrap();
+    let boards = remote.actors::<Board>("board").message::<Add>("add").drains(Drains::Never);
+    let began = Instant::now();
+    let asked = boards.open().unwrap().of("a").unwrap().ask(Add(1)).within(SHORT * 4).wait();
+    assert!(matches!(asked, Err(MessageError::TimedOut { .. })), "{asked:?}");
+    // Not the client's patience of thirty seconds.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }

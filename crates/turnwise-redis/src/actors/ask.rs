@@ -506,12 +506,15 @@ where
             self.inbox.mark_read();
             let act = MailboxAct::Outcome { actor: self.actor.clone(), message: id.clone() };
             let patience = self.client.patience();
-            let progress =
-                match self.kind.shard(&self.actor).step(&self.client, act, patience).await.0 {
-                    Ok(MailboxAnswer::Progress(progress)) => progress,
-                    Ok(_) => return Err(MessageError::Closed),
-                    Err(error) => return Err(error),
-                };
+            let end = until.map_or(patience, |until| until.min(patience));
+            let shard = self.kind.shard(&self.actor);
+            let progress = match shard.step(&self.client, act, end).await.0 {
+                Ok(MailboxAnswer::Progress(progress)) => progress,
+                Ok(_) => return Err(MessageError::Closed),
+                // At its limit it is withdrawn.
+                Err(MessageError::Store(_)) if end < patience => continue,
+                Err(error) => return Err(error),
+            };
             let busy = match &progress {
                 Progress::Waiting { busy, .. } | Progress::Running { busy, .. } => *busy,
                 Progress::Delayed { left } => *left,
