@@ -49,8 +49,8 @@ enum Phase {
     Holds { until: Moment, fence: u64, kept: bool },
 }
 
-/// A client's applications by their tokens, in order, and the admissions that have a task which keeps
-/// entries.
+/// A client's applications by their tokens, in order, and the admissions that have a task which
+/// keeps entries.
 #[derive(Default)]
 pub(crate) struct Applications {
     all: BTreeMap<Token, Weak<Application>>,

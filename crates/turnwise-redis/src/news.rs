@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use tokio::sync::Notify;
 
-/// Counts news. Waiters are woken in the order in which they wait, so that tests make the same steps
-/// each time; those of a `watch` channel are woken in any order.
+/// Counts news. Waiters are woken in the order in which they wait, so that tests make the same
+/// steps each time; those of a `watch` channel are woken in any order.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     count: AtomicU64,

@@ -44,8 +44,8 @@ pub(crate) struct Request {
     pub(crate) hold: Mutex<Weak<Hold>>,
 }
 
-/// Requests by their tokens, and waiters by their locks. Those that one step is sent for are ordered,
-/// so that the step is the same in each run of a test.
+/// Requests by their tokens, and waiters by their locks. Those that one step is sent for are
+/// ordered, so that the step is the same in each run of a test.
 #[derive(Default)]
 pub(crate) struct Requests {
     all: HashMap<Token, Weak<Request>>,

@@ -1,11 +1,11 @@
 //! Histories of slots and of mailboxes are those of plain objects, whatever process or server is
 //! killed.
 //!
-//! Processes use slots and actors for a short while each, and write down when each call began, when
-//! it returned, and its answer. `todc-utils` (Wing, Gong and Lowe) searches an order of these calls,
-//! within their times, in which a plain object behaves like that. A call whose process was killed,
-//! or whose answer was lost, has taken effect if that is seen at the end; it may have done so at any
-//! time after its beginning.
+//! Processes use slots and actors for a short while each, and write down when each call began,
+//! when it returned, and its answer. `todc-utils` (Wing, Gong and Lowe) searches an order of these
+//! calls, within their times, in which a plain object behaves like that. A call whose process was
+//! killed, or whose answer was lost, has taken effect if that is seen at the end; it may have done
+//! so at any time after its beginning.
 //!
 //! The checks have to find a store that is wrong on purpose.
 

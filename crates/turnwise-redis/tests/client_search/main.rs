@@ -1,9 +1,9 @@
 //! Runs clients with all that they have, from seeds: machines that die at any step of their
 //! protocol, and a network that loses, doubles and delays.
 //!
-//! Nothing here is a model. Each client is the one that is published, with its own timers and tasks,
-//! over a store in memory; only its thread is replaced, by a runtime whose time is paused. So a
-//! seed is one run, step by step, and hours pass in milliseconds.
+//! Nothing here is a model. Each client is the one that is published, with its own timers and
+//! tasks, over a store in memory; only its thread is replaced, by a runtime whose time is paused.
+//! So a seed is one run, step by step, and minutes pass in milliseconds.
 //!
 //! `SEEDS=100000 cargo test --release --test client_search` tries that many. `SEED=7` runs one, and
 //! prints what happened.
