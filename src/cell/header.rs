@@ -249,10 +249,17 @@ impl Header {
         self.stop_cause().map_or(Reason::Closed, Reason::Stopped)
     }
 
-    /// The owner takes a message up, which has waited with a permit. Out of line: the loop of turns
-    /// is that of mailboxes without a capacity.
+    /// The owner takes a message up, which waits no longer. Before its turn.
+    #[inline(always)]
+    pub(crate) fn takes_up(&self) {
+        if self.config().is_bounded() {
+            self.release_permit();
+        }
+    }
+
+    /// Out of line: the loop of turns is that of mailboxes without a capacity.
     #[inline(never)]
-    pub(crate) fn release_permit(&self) {
+    fn release_permit(&self) {
         if let Some(ext) = self.ext() {
             ext.room.release(&self.word, || self.why_closed());
         }

@@ -250,6 +250,12 @@ impl Config {
         self.few
     }
 
+    /// True if nothing is done for a message but its turn.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.is_observed() && !self.is_bounded()
+    }
+
     /// The largest number of waiting messages, if there is one.
     pub(crate) fn capacity(&self) -> Option<usize> {
         self.is_bounded().then_some(self.settings.capacity as usize)

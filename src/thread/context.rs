@@ -173,12 +173,12 @@ impl<const N: usize> Fifo<N> {
     #[inline]
     fn push_near(&self, raw: NonNull<()>) -> bool {
         let near = self.near.get();
-        let has_room = near < self.places.get() && !self.is_far.get();
-        if has_room {
+        let fits = near < self.places.get() && !self.is_far.get();
+        if fits {
             self.ring[(self.first.get() + near) % N].set(raw.as_ptr());
             self.near.set(near + 1);
         }
-        has_room
+        fits
     }
 
     /// False if the queue is closed.

@@ -54,8 +54,8 @@ struct Drive<'a> {
     in_hand: Option<(Taken, bool)>,
     /// This thread is inside no other turn.
     outermost: bool,
-    /// Messages that wait hold permits.
-    bounded: bool,
+    /// Nothing is done for a message but its turn.
+    plain: bool,
     /// The batch, if the actor is observed.
     observed: Option<Observed>,
 }
@@ -159,9 +159,9 @@ fn drive_with(
     let outermost = local.is_outermost();
     local.drive(|frame| {
         let config = owner.header().config();
-        let (bounded, in_hand) = (config.is_bounded(), None);
+        let (plain, in_hand) = (config.is_plain(), None);
         let observed = config.is_observed().then(Observed::default);
-        let mut drive = Drive { local, frame, row, meter, in_hand, outermost, bounded, observed };
+        let mut drive = Drive { local, frame, row, meter, in_hand, outermost, plain, observed };
         frame.lend(&mut owner, |owner| before(&mut drive, owner));
         drive.run(owner);
     });
@@ -193,9 +193,9 @@ impl Drive<'_> {
         // A mailbox that only has to be let go has no list.
         while owner.has_more() {
             // A turn that may wait borrows the state where it is (H1).
-            let plain = self.observed.is_none() && !owner.awaits();
-            let moves = if plain && owner.has_many() { owner.moves() } else { None };
-            match self.round(owner, moves, plain && !self.bounded) {
+            let at_once = self.observed.is_none() && !owner.awaits();
+            let moves = if at_once && owner.has_many() { owner.moves() } else { None };
+            match self.round(owner, moves, at_once && self.plain) {
                 Ok(end) => {
                     halt = end;
                     break;
@@ -307,9 +307,6 @@ impl Drive<'_> {
         // In this order (NEWS).
         let (mut news, mut stopped) = (stops(), owner.is_stopped());
         while let Some(taken) = owner.pop() {
-            if !PLAIN && self.bounded && !taken.resumes() {
-                owner.header().release_permit();
-            }
             let run = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
             self.in_hand = Some((taken, run));
             // SAFETY: E1: this mailbox's own message, run or discarded once, with its own cell.
@@ -347,10 +344,17 @@ impl Drive<'_> {
     /// Does what comes before a turn; false if there is none.
     #[inline]
     fn before_turn(&mut self, owner: &Owner, taken: Taken) -> bool {
+        if self.plain {
+            return !owner.is_stopped();
+        }
+        let (header, resumes) = (owner.header(), taken.resumes());
+        if !resumes {
+            header.takes_up();
+        }
         let runs = !owner.is_stopped();
         match &mut self.observed {
-            Some(observed) if taken.resumes() => observed.resume(owner.header()),
-            Some(observed) => observed.takes_up(owner.header(), runs),
+            Some(observed) if resumes => observed.resume(header),
+            Some(observed) => observed.takes_up(header, runs),
             None => {}
         }
         runs

@@ -31,6 +31,12 @@ const FLOORS: &[&[&str]] = &[
 /// Folders that contain text alone.
 const NO_CODE: &[&str] = &["guide"];
 
+/// The folders of the core.
+const CORE: [&str; 5] = ["mailbox", "cell", "thread", "turn", "send"];
+
+/// The names of mailboxes with a capacity, and of waiting for room in them.
+const ROOM: [&str; 6] = ["room", "semaphore", "permit", "permits", "bounded", "capacity"];
+
 /// The maximum number of files that may name each other in a circle.
 const LARGEST_CIRCLE: usize = 4;
 
@@ -247,6 +253,27 @@ fn names(text: &str) -> Names {
     names
 }
 
+/// Reads the files of a package.
+fn files_of(package: &str) -> Vec<(String, String)> {
+    fn walk(folder: &Path, name: &str, files: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = format!("{name}{}", entry.file_name().to_str().unwrap());
+            if entry.path().is_dir() && name != "programs" {
+                walk(&entry.path(), &format!("{name}/"), files);
+            } else if name.ends_with(".rs") {
+                files.push((name, fs::read_to_string(entry.path()).unwrap()));
+            }
+        }
+    }
+    let mut files = Vec::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("src");
+    walk(&folder, "", &mut files);
+    let least = if package.is_empty() { 50 } else { 30 };
+    assert!(files.len() > least, "where are the sources?");
+    files
+}
+
 /// The files of a crate by their modules.
 struct Sources(BTreeMap<Module, Names>);
 
@@ -263,25 +290,9 @@ impl Sources {
         Sources(files.into_iter().map(|(file, text)| (module(&file), names(&text))).collect())
     }
 
-    /// Reads the files of a package, whose programs are other crates.
+    /// Those of a package, whose programs are other crates.
     fn shipped(package: &str) -> Self {
-        fn walk(folder: &Path, name: &str, files: &mut Vec<(String, String)>) {
-            for entry in fs::read_dir(folder).unwrap() {
-                let entry = entry.unwrap();
-                let name = format!("{name}{}", entry.file_name().to_str().unwrap());
-                if entry.path().is_dir() && name != "programs" {
-                    walk(&entry.path(), &format!("{name}/"), files);
-                } else if name.ends_with(".rs") {
-                    files.push((name, fs::read_to_string(entry.path()).unwrap()));
-                }
-            }
-        }
-        let mut files = Vec::new();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("src");
-        walk(&folder, "", &mut files);
-        let least = if package.is_empty() { 50 } else { 30 };
-        assert!(files.len() > least, "where are the sources?");
-        Sources::of(files)
+        Sources::of(files_of(package))
     }
 
     /// Returns the file that defines what a path of that module leads to.
@@ -389,6 +400,44 @@ fn no_circle_of_files_is_large() {
             assert!(circle.len() <= LARGEST_CIRCLE, "files name each other: {circle:#?}");
         }
     }
+}
+
+/// Returns the files of the core whose code has one of these words in a name. The declaration of a
+/// module is none.
+fn files_that_name(files: &[(String, String)], words: &[&str]) -> Vec<String> {
+    let is_core = |file: &str| {
+        CORE.iter().any(|folder| file.starts_with(folder) && file[folder.len()..].starts_with('/'))
+    };
+    let is_named = |name: &str| {
+        let name = name.to_lowercase();
+        name != "with_capacity" && name.split('_').any(|part| words.contains(&part))
+    };
+    let names = |text: &str| {
+        let tokens = tokens(text);
+        let declares = |at: usize| at > 0 && tokens[at - 1].is("mod");
+        tokens.iter().enumerate().any(|(at, token)| match token {
+            Token::Name(name) => is_named(name) && !declares(at),
+            _ => false,
+        })
+    };
+    let named = files.iter().filter(|(file, text)| is_core(file) && names(text));
+    named.map(|(file, _)| file.clone()).collect()
+}
+
+#[test]
+fn waiting_for_room_is_named_in_four_files_of_the_core() {
+    let files = files_of("");
+    let named = files_that_name(&files, &ROOM);
+    assert!((1..=4).contains(&named.len()), "they name room, permits or capacities: {named:#?}");
+    // A comment, a local module and another floor do not count; code does.
+    let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let files = [
+        file("turn/run.rs", "fn f() { self.release_permit() }"),
+        file("turn/mod.rs", "mod room; // the semaphore of a bounded mailbox"),
+        file("thread/list.rs", "fn f() { Vec::with_capacity(1) }"),
+        file("actor/waiting.rs", "use crate::send::room::Waits;"),
+    ];
+    assert_eq!(files_that_name(&files, &ROOM), ["turn/run.rs"]);
 }
 
 /// Tests the checks with sources that break the rules.
