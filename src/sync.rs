@@ -25,6 +25,39 @@ pub(crate) mod config {
 
 pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+    /// A fence behind a step on this counter.
+    #[cfg(not(turnwise_tsan))]
+    #[inline(always)]
+    pub(crate) fn fence_behind<A>(_: &A, ordering: Ordering) {
+        fence(ordering);
+    }
+
+    /// ThreadSanitizer knows no fences. To load the counter has the same effect for it, as in the
+    /// standard library's `Arc`.
+    #[cfg(turnwise_tsan)]
+    pub(crate) fn fence_behind(counter: &impl Counter, ordering: Ordering) {
+        counter.load_by(ordering);
+    }
+
+    #[cfg(turnwise_tsan)]
+    pub(crate) trait Counter {
+        fn load_by(&self, ordering: Ordering);
+    }
+
+    #[cfg(turnwise_tsan)]
+    impl Counter for AtomicU32 {
+        fn load_by(&self, ordering: Ordering) {
+            self.load(ordering);
+        }
+    }
+
+    #[cfg(turnwise_tsan)]
+    impl Counter for AtomicU64 {
+        fn load_by(&self, ordering: Ordering) {
+            self.load(ordering);
+        }
+    }
 }
 
 pub(crate) mod cell {

@@ -17,6 +17,7 @@ pub(crate) fn scan_text(text: &str, skip_relaxed: bool) -> Vec<(usize, String)> 
             && (matches!(name, "load" | "store" | "swap")
                 || name.starts_with("compare_exchange")
                 || name.starts_with("fetch_"));
+        let name = if name == "fence_behind" { "fence" } else { name };
         let is_fence = name == "fence" && called.is_some_and(char::is_whitespace);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         if !(is_method || is_fence) || before[line_start..].contains("//") {

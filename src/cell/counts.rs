@@ -8,7 +8,7 @@
 
 use crate::sync::alloc::Life;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicU32, AtomicU64, fence};
+use crate::sync::atomic::{AtomicU32, AtomicU64, fence_behind};
 
 pub(crate) struct Counts {
     handles: AtomicU32,
@@ -50,7 +50,7 @@ impl Counts {
             return false;
         }
         // Ordering: Acquire, reader side of GONE: the end comes after all that any handle did.
-        fence(Acquire);
+        fence_behind(&self.handles, Acquire);
         true
     }
 
@@ -80,7 +80,7 @@ impl Counts {
             return false;
         }
         // Ordering: Acquire, reader side of GONE.
-        fence(Acquire);
+        fence_behind(&self.refs, Acquire);
         true
     }
 
@@ -132,7 +132,7 @@ impl Uses {
             return false;
         }
         // Ordering: Acquire, reader side of GONE.
-        fence(Acquire);
+        fence_behind(&self.count, Acquire);
         true
     }
 

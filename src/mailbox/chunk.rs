@@ -27,7 +27,7 @@ use std::cell::{Cell, RefCell};
 use crate::sync::alloc::{Life, alloc, dealloc};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Release};
-use crate::sync::atomic::fence;
+use crate::sync::atomic::fence_behind;
 use crate::sync::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, SLOT};
 use crate::sync::hint::prefetch_write;
 use crate::sync::{Mutex, global, thread_owned, thread_plain};
@@ -96,7 +96,7 @@ impl Chunk {
         debug_assert!(before >= slots, "a slot was freed twice");
         if before == slots {
             // Ordering: Acquire, reader side of COUNTDOWN.
-            fence(Acquire);
+            fence_behind(&header.live, Acquire);
             self.recycle();
         }
     }

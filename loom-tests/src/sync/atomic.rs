@@ -19,6 +19,11 @@ pub(crate) fn fail_as_load() {
 }
 
 #[track_caller]
+pub(crate) fn fence_behind<A>(_: &A, ordering: Ordering) {
+    fence(ordering);
+}
+
+#[track_caller]
 pub(crate) fn fence(ordering: Ordering) {
     if let Some(ordering) = pass("fence", "", ordering) {
         loom::sync::atomic::fence(ordering);

@@ -17,7 +17,7 @@ use std::fmt;
 use std::panic::Location;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::Ordering::{self, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,7 +48,6 @@ struct Me {
     gate: Cell<*const Paused>,
     left: Cell<usize>,
     steps: Cell<*mut Vec<Step>>,
-    counted: Cell<*const AtomicU32>,
 }
 
 thread_local! {
@@ -58,7 +57,6 @@ thread_local! {
             gate: Cell::new(null()),
             left: Cell::new(0),
             steps: Cell::new(null_mut()),
-            counted: Cell::new(null()),
         }
     };
 }
@@ -100,16 +98,6 @@ pub(crate) fn dead() {
 /// Returns the ordering to use for `wanted`.
 pub(crate) fn ordering(wanted: Ordering) -> Ordering {
     if RELAX.load(Relaxed) { Relaxed } else { wanted }
-}
-
-/// Records that this thread has counted `counter` down.
-pub(crate) fn counted(counter: &AtomicU32) {
-    ME.with(|me| me.counted.set(counter));
-}
-
-/// Returns the counter that this thread has counted down last, once.
-pub(crate) fn last_counted() -> *const AtomicU32 {
-    ME.with(|me| me.counted.replace(null()))
 }
 
 /// Returns a number of this thread's own sequence.

@@ -23,23 +23,31 @@ pub(crate) mod atomic {
     use std::sync::atomic as std;
 
     pub(crate) use self::std::Ordering;
-    use crate::pause::{after, before, last_counted, ordering};
+    use crate::pause::{after, before, ordering};
 
-    /// ThreadSanitizer does not model fences. The crate's fences stand right after a `fetch_sub`,
-    /// so a load of the same counter has the same effect for it. The standard library's `Arc` does
-    /// this, too, when it is built for ThreadSanitizer.
+    /// ThreadSanitizer does not model fences. To load the counter has the same effect for it. The
+    /// standard library's `Arc` does this, too, when it is built for ThreadSanitizer.
+    #[track_caller]
+    pub(crate) fn fence_behind(counter: &impl Counter, order: Ordering) {
+        fence(order);
+        if ordering(order) == order {
+            counter.load_by(order);
+        }
+    }
+
     #[track_caller]
     pub(crate) fn fence(order: Ordering) {
         before("fence");
         if ordering(order) == order {
             std::fence(order);
-            // SAFETY: this thread has just counted it down to zero: so the counter exists, and no
-            // other thread uses it.
-            if let Some(counter) = unsafe { last_counted().as_ref() } {
-                counter.load(order);
-            }
         }
         after();
+    }
+
+    /// A counter that a fence stands behind.
+    pub(crate) trait Counter {
+        /// Loads it, without a pause.
+        fn load_by(&self, order: Ordering);
     }
 
     macro_rules! steps {
@@ -55,7 +63,7 @@ pub(crate) mod atomic {
     }
 
     macro_rules! number {
-        ($name:ident, $value:ty, $counted:expr) => {
+        ($name:ident, $value:ty) => {
             #[derive(Default)]
             pub(crate) struct $name(std::$name);
 
@@ -70,20 +78,11 @@ pub(crate) mod atomic {
                     store(value: $value; order) -> ();
                     swap(value: $value; order) -> $value;
                     fetch_add(value: $value; order) -> $value;
+                    fetch_sub(value: $value; order) -> $value;
                     fetch_or(value: $value; order) -> $value;
                     fetch_and(value: $value; order) -> $value;
                     fetch_xor(value: $value; order) -> $value;
                     compare_exchange(current: $value, new: $value; success, failure) -> Result<$value, $value>;
-                }
-
-                #[track_caller]
-                pub(crate) fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
-                    before("fetch_sub");
-                    let result = self.0.fetch_sub(value, ordering(order));
-                    let counted: fn(&std::$name) = $counted;
-                    counted(&self.0);
-                    after();
-                    result
                 }
 
                 /// In steps of its own, as `std` does it.
@@ -104,10 +103,16 @@ pub(crate) mod atomic {
                     Err(now)
                 }
             }
+
+            impl Counter for $name {
+                fn load_by(&self, order: Ordering) {
+                    self.0.load(order);
+                }
+            }
         };
     }
-    number!(AtomicU32, u32, crate::pause::counted);
-    number!(AtomicU64, u64, |_| {});
+    number!(AtomicU32, u32);
+    number!(AtomicU64, u64);
 
     pub(crate) struct AtomicPtr<T>(std::AtomicPtr<T>);
 

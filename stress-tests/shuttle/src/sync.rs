@@ -25,6 +25,10 @@ pub(crate) mod config {
 
 pub(crate) mod atomic {
     pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+    pub(crate) fn fence_behind<A>(_: &A, ordering: Ordering) {
+        fence(ordering);
+    }
 }
 
 pub(crate) mod cell {
