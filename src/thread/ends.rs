@@ -58,6 +58,16 @@ impl Ends {
     }
 }
 
+/// Those that the call has ended otherwise: nothing of them is kept.
+impl Drop for Ends {
+    fn drop(&mut self) {
+        while let Some(cell) = self.next() {
+            // The last reference runs hooks.
+            drop(cell);
+        }
+    }
+}
+
 /// Sees to it that others end them, in their order.
 #[inline]
 pub(crate) fn hand_over(local: &Local) {

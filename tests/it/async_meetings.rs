@@ -364,6 +364,25 @@ fn a_shutdown_without_time_ends_what_it_cuts_on_its_own_thread() {
 }
 
 #[test]
+fn a_shutdown_that_cuts_a_turn_keeps_nothing_of_the_actor() {
+    must_end(|| {
+        for explicit in [true, false] {
+            let (system, kept) = (System::new(), Arc::new(()));
+            let hook = kept.clone();
+            let builder = Actor::builder().on_panic(move |_| drop(hook.clone()));
+            let log = system.spawn(builder, Log::new()).unwrap();
+            let (turn, _go) = waits(&log);
+            if explicit {
+                system.shutdown(Limit::Immediate).unwrap();
+            }
+            drop((turn, system));
+            drop(log);
+            assert_eq!(Arc::strong_count(&kept), 1, "{explicit}");
+        }
+    });
+}
+
+#[test]
 fn a_turn_that_is_cut_may_wait_as_it_drops_for_others_that_are() {
     /// Waits for the end of another actor.
     struct WaitsFor(Actor<Log>);
