@@ -35,12 +35,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-use turnwise_locks::{Limits, RunError};
+use turnwise_locks::{Limits, NotStarted, Run, RunError};
 use world::{
-    Body, KEYS, Kind, Name, PERMITS, PROGRAM, PROGRESS, Plan, Sums, TAME, World, of, seeded,
+    Body, KEYS, Kind, Name, PERMITS, PROGRAM, PROGRESS, Plan, State, Sums, TAME, World, of, seeded,
     swallow,
 };
 
@@ -120,7 +121,7 @@ fn is_usable(world: &Arc<World>) {
         // Where it is kept, the turn before may be about to end.
         let begun = Instant::now();
         while open(0) {
-            let (body, fate) = Body::new(world);
+            let (body, fate) = Body::new(world, None);
             let f = move |state: &mut _| body.run(&[key], &mut [state]);
             let name = Name::new(world, key);
             // With an executor, there is no trial: a moment for it to begin.
@@ -166,10 +167,49 @@ fn is_usable(world: &Arc<World>) {
             Err(why) => refused("a value", why.to_string()),
         }
     }
+    for key in 0..KEYS {
+        let begun = Instant::now();
+        let tenant = || world::Tenant::new(world, key);
+        // What was forgotten is there by then.
+        while let Err(why) = world.rates.try_acquire(tenant(), world::BURST) {
+            if begun.elapsed() > patience() {
+                refused("permits of a rate", why.to_string());
+                break;
+            }
+            thread::yield_now();
+        }
+        if world.plan.loses_limits() {
+            continue;
+        }
+        if let Some(waiting) = world.plan.capacity.filter(|_| open(0)) {
+            is_bounded(world, key, waiting as usize);
+        }
+    }
     if open(3) && world.may_stay(3) == 0 {
         if let Err(why) = world.permits.try_acquire(PERMITS) {
             refused("permits", why.to_string());
         }
+    }
+}
+
+/// As many runs of a key wait as may, and one more is refused.
+fn is_bounded(world: &Arc<World>, key: usize, waiting: usize) {
+    let name = || Name::new(world, key);
+    let run = || world.keyed.start(name(), Limits::NONE, |_: &mut State| ());
+    let all = |_: &mut State| {
+        let mut runs: Vec<_> = (0..=waiting).map(|_| run()).collect();
+        let full = |run: &mut Run<()>| {
+            let got = common::poll(run, Waker::noop());
+            matches!(got, Some(Err(RunError::NotStarted(NotStarted::Full))))
+        };
+        runs.iter_mut().map(full).collect::<Vec<_>>()
+    };
+    match world.keyed.run(name(), all) {
+        Ok(full) if full.iter().position(|&full| full) == Some(waiting) => {}
+        Ok(full) => world.finding(format!("key {key}, {waiting} may wait, refused: {full:?}")),
+        // What was forgotten keeps its place.
+        Err(why) if world.lost_runs.load(SeqCst) > 0 => drop(why),
+        Err(why) => world.finding(format!("key {key}: {why:?}")),
     }
 }
 
@@ -192,6 +232,7 @@ fn run(world: &Arc<World>, seed: u64) {
         }
     });
     world.over.store(true, SeqCst);
+    world.check_rates();
     // A latch that is not opened keeps the wakers of those that have given up.
     (0..4).for_each(|_| swallow(|| world.latch.count_down()));
     settle(world);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use turnwise_locks::rate::{AcquireRate, RateError};
 use turnwise_locks::{
     Acquire, AcquireAll, AcquireMutex, Fence, FencedError, Guard, Key, LockError, Lost, LostError,
     MutexGuard, Opening, Permit, ReadGuard, Run, WriteGuard,
@@ -12,8 +13,8 @@ use turnwise_locks::{
 
 use super::common::poll;
 use super::world::{
-    About, Body, Fate, Hold, KEYS, Name, PERMITS, State, Value, What, World, is_outermost,
-    is_quiet, limits, misbehave, of, once_in, planned, short, swallow, waker,
+    About, BURST, Body, Fate, Hold, KEYS, Name, PERMITS, State, Tenant, Value, What, World,
+    is_outermost, is_quiet, limits, misbehave, of, once_in, planned, short, swallow, waker,
 };
 
 /// What lies about.
@@ -33,6 +34,15 @@ pub(crate) enum Thing {
     Opening(Opening),
     WantsValue(AcquireMutex<Name, Value>, usize),
     Value(KeptValue),
+    Rated(AcquireRate<Tenant>, Rated),
+}
+
+/// A request for permits of a rate: of which key, how many, and when.
+#[derive(Clone, Copy)]
+pub(crate) struct Rated {
+    key: usize,
+    permits: u32,
+    asked: Duration,
 }
 
 /// A value that is held, and counted so.
@@ -301,14 +311,20 @@ fn keep_permit(kept: Kept<Permit>, world: &Arc<World>) -> Option<Thing> {
 /// Looks at a run.
 fn run(mut run: Run<usize>, fate: Arc<Fate>, world: &Arc<World>) -> Option<Thing> {
     match of(8) {
-        0 | 1 => match if once_in(2) { run.cancel() } else { run.abort() } {
+        0 | 1 => match {
+            fate.leaves(world);
+            if once_in(2) { run.cancel() } else { run.abort() }
+        } {
             Ok(()) => {
                 fate.cancelled(world);
                 return None;
             }
             Err(back) => run = back,
         },
-        2 | 3 => return None,
+        2 | 3 => {
+            fate.leaves(world);
+            return None;
+        }
         4 if world.plan.forgets => {
             world.lost_runs.fetch_add(1, SeqCst);
             std::mem::forget(run);
@@ -325,9 +341,10 @@ fn run(mut run: Run<usize>, fate: Arc<Fate>, world: &Arc<World>) -> Option<Thing
 }
 
 fn pin(pin: Key<Name, State>, key: usize, world: &Arc<World>) -> Option<Thing> {
+    let _begins = world.begins(key);
     match of(8) {
         0 | 1 if !(is_quiet() && world.plan.executor) => {
-            let (body, fate) = Body::new(world);
+            let (body, fate) = Body::new(world, Some(key));
             let ran = pin.try_run(move |state| body.run(&[key], &mut [state]));
             match ran {
                 Ok(value) => fate.came_to(world, Ok(value)),
@@ -335,7 +352,7 @@ fn pin(pin: Key<Name, State>, key: usize, world: &Arc<World>) -> Option<Thing> {
             }
         }
         2 | 3 => {
-            let (body, fate) = Body::new(world);
+            let (body, fate) = Body::new(world, Some(key));
             let run = match once_in(2) {
                 true => {
                     pin.start(limits(true), move |state: &mut State| body.run(&[key], &mut [state]))
@@ -445,6 +462,59 @@ fn value(mut kept: KeptValue, world: &Arc<World>) -> Option<Thing> {
     None
 }
 
+/// Looks at a request for permits of a rate.
+fn rated(mut asked: AcquireRate<Tenant>, rated: Rated, world: &Arc<World>) -> Option<Thing> {
+    let got = match of(8) {
+        0 | 1 => return None,
+        2 if world.plan.forgets => {
+            std::mem::forget(asked);
+            return None;
+        }
+        3 if !is_quiet() && is_outermost() => asked.wait(),
+        _ => match polled(&mut asked, world) {
+            Some(got) => got,
+            None => return Some(Thing::Rated(asked, rated)),
+        },
+    };
+    came_to(got, rated, world);
+    None
+}
+
+fn came_to(got: Result<(), RateError>, rated: Rated, world: &World) {
+    let Rated { key, permits, asked } = rated;
+    match got {
+        Ok(()) => world.granted(key, permits, asked),
+        Err(RateError::TooMany { burst }) if burst == BURST && permits > BURST => {}
+        Err(RateError::Expected { .. }) if permits <= BURST => {}
+        Err(RateError::WouldBlock) => {}
+        Err(why) => world.finding(format!("{permits} permits of a rate: {why:?}")),
+    }
+}
+
+/// A step on the rates.
+fn on_rates(world: &Arc<World>, key: usize) -> Option<Thing> {
+    let (tenant, permits) = (Tenant::new(world, key), 1 + of(BURST as usize + 1) as u32);
+    let rated = Rated { key, permits, asked: world.now() };
+    match of(6) {
+        0 | 1 => came_to(world.rates.try_acquire(tenant, permits), rated, world),
+        2 => {
+            let asked = world.rates.acquire(tenant);
+            return Some(Thing::Rated(asked, Rated { permits: 1, ..rated }));
+        }
+        3 => {
+            let (available, _) = (world.rates.available(&tenant), world.rates.known());
+            if available > BURST {
+                world.finding(format!("{available} permits of a rate are there"));
+            }
+        }
+        _ => {
+            let limit = Duration::from_micros(of(60) as u64);
+            return Some(Thing::Rated(world.rates.acquire_within(tenant, permits, limit), rated));
+        }
+    }
+    None
+}
+
 /// Does something to what lies about; what goes back there.
 fn handle(thing: Thing, world: &Arc<World>) -> Option<Thing> {
     match thing {
@@ -461,6 +531,7 @@ fn handle(thing: Thing, world: &Arc<World>) -> Option<Thing> {
         Thing::All(one, keys) => all(one, keys, world),
         Thing::WantsValue(asked, key) => wants_value(asked, key, world),
         Thing::Value(kept) => value(kept, world),
+        Thing::Rated(asked, of) => rated(asked, of, world),
         Thing::Lost(mut lost) => polled(&mut lost, world).is_none().then_some(Thing::Lost(lost)),
         Thing::Opening(mut opening) => match of(3) {
             0 => None,
@@ -483,7 +554,8 @@ fn drop_each<T>(all: Vec<T>) {
 /// A step on runs by key.
 fn on_runs(world: &Arc<World>, key: usize) -> Option<Thing> {
     let name = Name::new(world, key);
-    let sent = || Body::new(world);
+    let _begins = world.begins(key);
+    let sent = || Body::new(world, Some(key));
     match of(12) {
         0 | 1 if !(is_quiet() && world.plan.executor) => {
             let (body, fate) = sent();
@@ -520,7 +592,7 @@ fn on_runs(world: &Arc<World>, key: usize) -> Option<Thing> {
         8 => return world.keyed.key(name).ok().map(|pin| Thing::Pin(pin, key)),
         9 | 10 if !is_quiet() && (is_outermost() || !world.plan.loses_limits()) => {
             let other = of(KEYS);
-            let (body, fate) = sent();
+            let (body, fate) = Body::new(world, None);
             let mut keys = vec![key, other];
             keys.sort_unstable();
             keys.dedup();
@@ -688,7 +760,9 @@ pub(crate) fn act(world: &Arc<World>) {
     let key = of(KEYS);
     let thing = match (world.plan.about, of(4)) {
         (About::Runs, _) | (About::Everything, 0 | 1) => on_runs(world, key),
-        (About::Permits, _) | (About::Everything, 2) => on_permits(world),
+        (About::Rates, _) => on_rates(world, key),
+        (About::Permits, _) | (About::Everything, 2) if !once_in(4) => on_permits(world),
+        (About::Permits, _) | (About::Everything, 2) => on_rates(world, key),
         // What runs inside of a key asks for a lock, and the other way round.
         (About::Locks | About::Leases, 0) if once_in(2) => on_runs(world, key),
         (About::Locks | About::Everything, _) if once_in(3) => on_values(world, key),

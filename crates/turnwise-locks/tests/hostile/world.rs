@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use turnwise::executor::ThreadPool;
 use turnwise::time::Timers;
-use turnwise::{Clock, VirtualClock};
+use turnwise::{Clock, MonotonicClock, VirtualClock};
+use turnwise_locks::rate::{Rate, RateLimits};
 use turnwise_locks::{
     Fenced, Keyed, Latch, Limits, Locks, Mutexes, NotStarted, Owner, RunError, RwLocks, Semaphore,
 };
@@ -23,6 +24,9 @@ use super::steps::{Thing, act};
 
 pub(crate) const KEYS: usize = 3;
 pub(crate) const PERMITS: u64 = 3;
+/// The rate of each key.
+pub(crate) const BURST: u32 = 2;
+const PERIOD: Duration = Duration::from_micros(10);
 /// What a writer counts, among readers.
 const WRITER: isize = 1 << 16;
 
@@ -124,6 +128,7 @@ pub(crate) enum About {
     Locks,
     Leases,
     Permits,
+    Rates,
     Everything,
 }
 
@@ -142,6 +147,8 @@ pub(crate) struct Plan {
     time: Time,
     pub(crate) executor: bool,
     keeps: bool,
+    /// The runs of a key that may wait.
+    pub(crate) capacity: Option<u32>,
     listens: bool,
     state_of_key: bool,
     /// Guards and what is asked for may be forgotten.
@@ -154,7 +161,14 @@ pub(crate) struct Plan {
 impl Plan {
     /// With a word: only what is about that.
     pub(crate) fn draw(only: &str) -> Option<Plan> {
-        let all = [About::Runs, About::Locks, About::Leases, About::Permits, About::Everything];
+        let all = [
+            About::Runs,
+            About::Locks,
+            About::Leases,
+            About::Permits,
+            About::Rates,
+            About::Everything,
+        ];
         let wanted = |about: &About| format!("{about:?}").to_lowercase().contains(only);
         let all: Vec<About> = all.into_iter().filter(wanted).collect();
         let about = *all.get(of(all.len().max(1)))?;
@@ -165,6 +179,7 @@ impl Plan {
             time: times[of(times.len())],
             executor: once_in(5),
             keeps: once_in(4),
+            capacity: once_in(2).then(|| of(3) as u32),
             listens: once_in(4),
             state_of_key: once_in(2),
             forgets: once_in(5),
@@ -258,6 +273,11 @@ pub(crate) struct World {
     pub(crate) mutexes: Mutexes<Name, Value>,
     pub(crate) permits: Semaphore,
     pub(crate) latch: Latch,
+    pub(crate) rates: RateLimits<Tenant>,
+    /// The permits that were granted.
+    grants: Mutex<Vec<Grant>>,
+    /// The runs of each key.
+    lines: [Mutex<Line>; KEYS],
     pub(crate) owners: [Owner; 2],
     /// What each of the locks, and of the writers, guards.
     pub(crate) fenced: [[Fenced<()>; KEYS]; 2],
@@ -336,6 +356,9 @@ impl World {
         if plan.executor {
             keyed = keyed.executor(pool().handle());
         }
+        if let Some(waiting) = plan.capacity {
+            keyed = keyed.capacity(waiting);
+        }
         if plan.keeps {
             keyed = keyed.keep_alive(Duration::from_micros(50));
         }
@@ -352,6 +375,13 @@ impl World {
             (None, Some(clock)) => Mutexes::with_timers(Timers::of(clock), Value::of),
             (None, None) => Mutexes::with(Value::of),
         };
+        let rate = Rate::new(1, PERIOD).and_then(|rate| rate.burst(BURST));
+        let rate = rate.expect("it is a rate");
+        let rates = match (&timers, &shared) {
+            (Some(timers), _) => RateLimits::with_timers(rate, timers.clone()),
+            (None, Some(clock)) => RateLimits::with_timers(rate, Timers::of(clock)),
+            (None, None) => RateLimits::new(rate),
+        };
         let latch = shared.map_or_else(|| Latch::new(4), |clock| Latch::with_clock(4, clock));
         let world = Arc::new(World {
             plan,
@@ -361,6 +391,9 @@ impl World {
             mutexes,
             permits: permits.build(),
             latch,
+            rates,
+            grants: Mutex::default(),
+            lines: Default::default(),
             owners: [Owner::new(), Owner::new()],
             fenced: std::array::from_fn(|_| std::array::from_fn(|_| Fenced::new(()))),
             clock,
@@ -420,6 +453,135 @@ impl World {
     /// How many keys of one of the registries may stay.
     pub(crate) fn may_stay(&self, what: usize) -> usize {
         self.forgotten[what].iter().filter(|one| one.load(SeqCst)).count()
+    }
+}
+
+/// A key of rates. It keeps no program: rates keep keys for a time.
+pub(crate) struct Tenant(pub(crate) usize, Weak<World>);
+
+impl Tenant {
+    pub(crate) fn new(world: &Arc<World>, key: usize) -> Self {
+        Tenant(key, Arc::downgrade(world))
+    }
+
+    fn misbehaves(&self, panics: usize) {
+        if let Some(world) = self.1.upgrade() {
+            misbehave_quietly(&world, panics);
+        }
+    }
+}
+
+impl Hash for Tenant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if once_in(40) {
+            self.misbehaves(8);
+        }
+        // All in one shard.
+        0.hash(state);
+    }
+}
+
+impl PartialEq for Tenant {
+    fn eq(&self, other: &Self) -> bool {
+        if once_in(40) {
+            planned();
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Tenant {}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        self.misbehaves(20);
+    }
+}
+
+/// Permits that were granted at some time between two looks at the clock.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    key: usize,
+    permits: u32,
+    asked: Duration,
+    known: Duration,
+}
+
+impl World {
+    /// The time, by the clock of the rates.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.as_ref().map_or_else(|| MonotonicClock.now(), VirtualClock::now)
+    }
+
+    pub(crate) fn granted(&self, key: usize, permits: u32, asked: Duration) {
+        let known = self.now();
+        self.grants.lock().unwrap().push(Grant { key, permits, asked, known });
+    }
+
+    /// No time has more permits than a burst and what has come meanwhile.
+    pub(crate) fn check_rates(&self) {
+        // A clock that panics has no time.
+        if self.plan.time == Time::Faulty {
+            return;
+        }
+        let grants = std::mem::take(&mut *self.grants.lock().unwrap());
+        for key in 0..KEYS {
+            let mut all: Vec<_> = grants.iter().filter(|grant| grant.key == key).collect();
+            all.sort_by_key(|grant| grant.known);
+            for from in all.iter().map(|grant| grant.asked) {
+                let mut sum = 0;
+                for grant in all.iter().filter(|grant| grant.asked >= from) {
+                    sum += u128::from(grant.permits);
+                    let time = (grant.known - from).as_nanos() / PERIOD.as_nanos();
+                    if sum > u128::from(BURST) + time {
+                        return self.finding(format!(
+                            "key {key}: {sum} permits from {from:?} to {:?}",
+                            grant.known
+                        ));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The runs of a key.
+#[derive(Default)]
+struct Line {
+    /// Calls that begin runs.
+    calls: usize,
+    /// Closures that wait or run, and those of these calls.
+    there: usize,
+}
+
+/// A run is begun, until this is dropped.
+pub(crate) struct Begins<'a>(&'a World, usize);
+
+impl World {
+    /// Begins a run of this key: its closure may not be accepted yet.
+    pub(crate) fn begins(&self, key: usize) -> Begins<'_> {
+        self.lines[key].lock().unwrap().calls += 1;
+        Begins(self, key)
+    }
+
+    fn line(&self, key: Option<usize>, f: impl FnOnce(&mut Line)) {
+        if let Some(key) = key {
+            f(&mut self.lines[key].lock().unwrap());
+        }
+    }
+}
+
+impl Drop for Begins<'_> {
+    fn drop(&mut self) {
+        let Begins(world, key) = *self;
+        let mut line = world.lines[key].lock().unwrap();
+        line.calls -= 1;
+        let (there, calls) = (line.there, line.calls);
+        drop(line);
+        let Some(most) = world.plan.capacity else { return };
+        if there > most as usize + 1 + calls {
+            world.finding(format!("{there} closures are at key {key}, {calls} are being sent"));
+        }
     }
 }
 
@@ -646,6 +808,9 @@ pub(crate) struct Fate {
     told: AtomicBool,
     /// 0: nothing; [`RAN`], or [`NEVER`] if its caller was told so.
     is: AtomicUsize,
+    /// In whose line it is, if that is of one key.
+    key: Option<usize>,
+    is_there: AtomicBool,
 }
 
 const RAN: usize = 1;
@@ -669,6 +834,13 @@ impl Fate {
     pub(crate) fn cancelled(&self, world: &World) {
         self.never(world, "cancelled");
         self.tell(world, 4);
+    }
+
+    /// It is gone, or is about to be.
+    pub(crate) fn leaves(&self, world: &World) {
+        if self.is_there.swap(false, SeqCst) {
+            world.line(self.key, |line| line.there -= 1);
+        }
     }
 
     pub(crate) fn refused(&self, world: &World, why: &NotStarted) {
@@ -711,8 +883,10 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    pub(crate) fn new(world: &Arc<World>) -> (Self, Arc<Fate>) {
-        let fate = Arc::new(Fate::default());
+    pub(crate) fn new(world: &Arc<World>, key: Option<usize>) -> (Self, Arc<Fate>) {
+        world.line(key, |line| line.there += 1);
+        let fate = Fate { key, is_there: AtomicBool::new(true), ..Fate::default() };
+        let fate = Arc::new(fate);
         fate.number.store(world.sums.sent.fetch_add(1, SeqCst), SeqCst);
         let token = Token::new(world, Kind::Closure);
         (Body { token, fate: fate.clone(), ran: false }, fate)
@@ -782,6 +956,7 @@ impl Drop for Inside {
 impl Drop for Body {
     fn drop(&mut self) {
         let world = &self.token.0;
+        self.fate.leaves(world);
         if !self.ran {
             world.sums.unrun.fetch_add(1, SeqCst);
         }
