@@ -29,7 +29,7 @@ mod litmus;
 mod models;
 mod psc;
 mod runner;
-#[path = "../../loom-tests/src/scan.rs"]
+#[path = "../../../loom-tests/src/scan.rs"]
 mod scan;
 mod sync;
 
@@ -46,13 +46,13 @@ macro_rules! shipped {
 }
 
 shipped! {
-    #[path = "../../src/pool/alarm.rs"]
+    #[path = "../../../src/pool/alarm.rs"]
     mod alarm;
-    #[path = "../../src/cell/counts.rs"]
+    #[path = "../../../src/cell/counts.rs"]
     mod counts;
-    #[path = "../../src/pool/idle.rs"]
+    #[path = "../../../src/pool/idle.rs"]
     mod idle;
-    #[path = "../../src/mailbox/word.rs"]
+    #[path = "../../../src/mailbox/word.rs"]
     mod word;
 }
 

@@ -9,6 +9,11 @@ use crate::explorer::{self, make, perform};
 use crate::graph::{Action, Answer, Update};
 
 #[track_caller]
+pub(crate) fn fence_behind<A>(_: &A, ordering: Ordering) {
+    fence(ordering);
+}
+
+#[track_caller]
 pub(crate) fn fence(ordering: Ordering) {
     if let Some(ordering) = pass("fence", "", ordering) {
         explorer::fence(ordering, Location::caller());

@@ -96,7 +96,7 @@ fn parts(site: &str) -> (&str, usize, &str) {
 }
 
 fn source(file: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src").join(file);
     std::fs::read_to_string(path).expect("a shipped file can be read")
 }
 

@@ -16,7 +16,7 @@ use crate::explorer::{make, perform};
 use crate::graph::{Action, Update, WAITER};
 
 pub(crate) mod atomic;
-#[path = "../../loom-tests/src/sync/site.rs"]
+#[path = "../../../loom-tests/src/sync/site.rs"]
 pub(crate) mod site;
 
 pub(crate) use crate::explorer::reached;
