@@ -91,7 +91,7 @@ where
             if needs_drop::<S>() {
                 let place = Place { hash: entry.hash(), at };
                 let end = *entry.due();
-                let entry = keys.pin(at, Kind::Run);
+                let entry = keys.pin(at, Kind::Key);
                 // K3.
                 *entry.due() = end;
                 due.push((place, entry.actor().clone()));

@@ -97,7 +97,7 @@ pub(crate) struct Entry<K, S> {
     body: Body<K, S>,
     /// Pins of runs that run or wait.
     runs: u32,
-    /// Pins of [`Key`](crate::Key)s.
+    /// Pins of [`Key`](crate::Key)s, and those that look after the state for the last time.
     keys: u32,
 }
 
@@ -328,7 +328,7 @@ enum Unpinned<K, S> {
     Kept(u64),
     /// It was the last: here is what to drop outside of the lock.
     Gone(Entry<K, S>, #[expect(dead_code, reason = "it is there to be dropped")] Option<Beside>),
-    /// It is the last and still there: there may be a state.
+    /// It is the last and still there, from now on as that of a [`Kind::Key`]: there may be a state.
     Last(Actor<Slot<K, S>>),
 }
 
@@ -461,7 +461,11 @@ impl<K, S> Registry<K, S> {
             };
         }
         if !stateless {
-            return Unpinned::Last(keys.table.get(place.at).actor().clone());
+            // It looks after the state, and is no run any more: it does not count to the capacity.
+            let entry = keys.table.get(place.at);
+            *entry.pins(kind) -= 1;
+            *entry.pins(Kind::Key) += 1;
+            return Unpinned::Last(entry.actor().clone());
         }
         let beside = keys.beside.remove(&place.at);
         Unpinned::Gone(keys.table.remove(place.at), beside)
@@ -940,7 +944,7 @@ impl<A: Access> Pin<A> {
 
     /// Owns a pin that was counted, for a turn that looks after the state for the last time.
     pub(crate) fn last(access: A, place: Place) -> Self {
-        Pin { access, place, kind: Kind::Run, counted: true, last: true, fate: None }
+        Pin { access, place, kind: Kind::Key, counted: true, last: true, fate: None }
     }
 
     /// This pin with a registry that it keeps; this one counts no more.
@@ -988,6 +992,7 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
             let fate = self.fate.take();
             match self.access.registry().unpin(self.place, self.kind, stateless, keep, fate) {
                 Unpinned::Last(_) => {
+                    self.kind = Kind::Key;
                     // P3.
                     ignore(|| slot.state = None);
                 }
@@ -1026,6 +1031,7 @@ impl<A: Access> Drop for Pin<A> {
                 registry.arm(registry.shard_of(self.place.hash), due);
             }
             Unpinned::Last(actor) => {
+                self.kind = Kind::Key;
                 // P3. Refused, it is dropped: then the mailbox ends, and the state with it.
                 let Some(pin) = self.hand_over(true) else { return };
                 drop(actor.send(move |slot: &mut Slot<_, _>| pin.finish(slot, Fate::Ran)));

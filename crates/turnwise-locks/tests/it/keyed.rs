@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::must_end;
 use turnwise::executor::DrainQueue;
+use turnwise::time::Timers;
 use turnwise::{ThreadPool, VirtualClock};
 use turnwise_locks::admission::{Admission, InMemory, Refused};
 use turnwise_locks::{Keyed, Limits, NotStarted, Run, RunError};
@@ -1054,6 +1055,41 @@ fn a_clone_that_uses_the_registry_in_a_snapshot_panics() {
     assert!(catch_unwind(AssertUnwindSafe(|| keyed.snapshot())).is_err());
     assert_eq!(keyed.len(), 1);
     drop(pinned);
+}
+
+/// A state whose drop waits until it may go on.
+struct Lingers(mpsc::Sender<()>, Arc<Mutex<mpsc::Receiver<()>>>);
+
+impl Drop for Lingers {
+    fn drop(&mut self) {
+        self.0.send(()).unwrap();
+        self.1.lock().unwrap().recv().unwrap();
+    }
+}
+
+#[test]
+fn the_end_of_a_kept_state_takes_no_place_of_a_run() {
+    must_end(|| {
+        let (dropping, drops) = mpsc::channel();
+        let (go, goes) = mpsc::channel();
+        let goes = Arc::new(Mutex::new(goes));
+        let (clock, ms) = (VirtualClock::new(), Duration::from_millis(1));
+        let timers = Timers::by_hand(clock.clone());
+        let keyed = Keyed::builder()
+            .state(move |_: &u32| Lingers(dropping.clone(), goes.clone()))
+            .capacity(0)
+            .keep_alive(ms)
+            .timers(timers.clone())
+            .build();
+        keyed.run(1, |_| ()).unwrap();
+        clock.advance(2 * ms);
+        timers.run_due();
+        drops.recv().unwrap();
+        let next = keyed.start(1, Limits::NONE, |_| 7);
+        go.send(()).unwrap();
+        go.send(()).unwrap(); // for its own state
+        assert_eq!(next.wait(), Ok(7));
+    });
 }
 
 #[test]
