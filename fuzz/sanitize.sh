@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Hostile programs under AddressSanitizer or ThreadSanitizer.
 #
-# Uses what is installed and fetches nothing; what cannot run is said in one line and is no failure.
+# Uses what is installed; what cannot run is said in one line and is no failure. ThreadSanitizer
+# needs a standard library that is built for it: a nightly toolchain with rust-src, or another
+# compiler with the sources of its library (RUSTC_WITH_SRC=PATH). One is in Debian's packages
+# rustc-web and rust-web-src, beside whose std a librustc-stable_rt.tsan.a of rustup's belongs.
 #
 #   fuzz/sanitize.sh                    both, for 30 seconds each
 #   fuzz/sanitize.sh address 600        one of: address thread; for this many seconds
@@ -38,13 +41,13 @@ sysroot=$("${rustc[@]}" --print sysroot)
 program() {
     local sanitizer=$1
     shift
-    RUSTFLAGS="-Zsanitizer=$sanitizer -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR="$target_dir/sanitizer-$sanitizer" \
-        "${cargo[@]}" build --locked --offline --release --target "$host" -p hostile --message-format=json "$@" |
+    RUSTFLAGS="-Zsanitizer=$sanitizer -Cunsafe-allow-abi-mismatch=sanitizer $flags" CARGO_TARGET_DIR="$target_dir/sanitizer-$sanitizer" \
+        "${cargo[@]}" build --locked --release --target "$host" -p hostile --message-format=json "$@" |
         sed -n 's/.*"name":"hostile".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
 }
 
 rung() {
-    local name=$1 runtime=$2 binary status=0 more=()
+    local name=$1 runtime=$2 binary status=0 more=() flags=''
     [ "$wanted" = all ] || [ "$wanted" = "$name" ] || return 0
     if ! ls "$sysroot/lib/rustlib/$host/lib"/librustc*_rt."$runtime".a >/dev/null 2>&1; then
         skip "$name: the nightly toolchain has no runtime for it on $host"
@@ -52,12 +55,16 @@ rung() {
     fi
     if [ "$name" = thread ]; then
         # The programs use std's channels, locks and Arcs. Uninstrumented, each looks like a race.
-        if [ ! -d "$sysroot/lib/rustlib/src/rust/library" ]; then
+        if [ -n "${RUSTC_WITH_SRC:-}" ]; then
+            export RUSTC=$RUSTC_WITH_SRC RUSTC_BOOTSTRAP=1
+        elif [ ! -d "$sysroot/lib/rustlib/src/rust/library" ]; then
             skip "thread: std has to be built for it, and the nightly toolchain has no rust-src"
             return 0
         fi
         more=(-Zbuild-std)
-        export TSAN_OPTIONS="suppressions=$PWD/stress-tests/tsan-suppressions.txt"
+        flags="--cfg turnwise_tsan"
+        # A program ends with threads that have ended and were not joined.
+        export TSAN_OPTIONS="report_thread_leaks=0 suppressions=$PWD/stress-tests/tsan-suppressions.txt"
     else
         # What is forgotten on purpose leaks; the ledger tells what must not.
         export ASAN_OPTIONS="detect_leaks=0"
