@@ -311,16 +311,16 @@ fn keep_permit(kept: Kept<Permit>, world: &Arc<World>) -> Option<Thing> {
 /// Looks at a run.
 fn run(mut run: Run<usize>, fate: Arc<Fate>, world: &Arc<World>) -> Option<Thing> {
     match of(8) {
-        0 | 1 => match {
+        0 | 1 => {
             fate.leaves(world);
-            if once_in(2) { run.cancel() } else { run.abort() }
-        } {
-            Ok(()) => {
-                fate.cancelled(world);
-                return None;
+            match if once_in(2) { run.cancel() } else { run.abort() } {
+                Ok(()) => {
+                    fate.cancelled(world);
+                    return None;
+                }
+                Err(back) => run = back,
             }
-            Err(back) => run = back,
-        },
+        }
         2 | 3 => {
             fate.leaves(world);
             return None;
