@@ -103,7 +103,8 @@ pub struct Sent {
 #[derive(Default)]
 pub struct Books {
     objects: BTreeMap<String, Object>,
-    applied: Applied,
+    /// The requests of each admission.
+    applied: BTreeMap<String, Applied>,
     /// The messages of each kind and actor, by their ids.
     pub sent: BTreeMap<(&'static str, String), BTreeMap<String, Sent>>,
 }
@@ -143,9 +144,15 @@ impl Books {
         }
     }
 
-    pub fn admitted(&mut self, sim: &Sim, applicant: &str, row: &str, place: u64, limit: u64) {
+    pub fn admitted(
+        &mut self,
+        sim: &Sim,
+        raffle: &str,
+        (applicant, row): (&str, &str),
+        (place, limit): (u64, u64),
+    ) {
         sim.note(|| format!("{applicant} is admitted in {place} by {row}"));
-        let admitted = &mut self.applied.admitted;
+        let admitted = &mut self.applied.entry(raffle.to_owned()).or_default().admitted;
         let other =
             admitted.values().find(|(other, taken)| (*taken == place) != (other == applicant));
         sim.check(Rule::NotOversold, (1..=limit).contains(&place) && other.is_none(), || {
@@ -155,15 +162,16 @@ impl Books {
     }
 
     /// Records a refusal, after which the request has certainly not admitted the applicant.
-    pub fn refused(&mut self, sim: &Sim, row: &str, closed: bool) {
+    pub fn refused(&mut self, sim: &Sim, raffle: &str, row: &str, closed: bool) {
         sim.note(|| format!("{row} is refused"));
-        self.applied.refused.insert(row.to_owned());
-        self.applied.closed |= closed;
+        let applied = self.applied.entry(raffle.to_owned()).or_default();
+        applied.refused.insert(row.to_owned());
+        applied.closed |= closed;
     }
 
     /// Compares an admission with what its users know.
-    pub fn close_admission(&self, sim: &Sim, rows: &[Row], limit: u64) {
-        let applied = &self.applied;
+    pub fn close_admission(&self, sim: &Sim, raffle: &str, rows: &[Row], limit: u64) {
+        let Some(applied) = self.applied.get(raffle) else { return };
         let full = rows.len() as u64 == limit;
         sim.check(Rule::NotOversold, rows.len() as u64 <= limit, || format!("{rows:?}"));
         sim.check(Rule::NotOversold, full || !applied.closed, || {

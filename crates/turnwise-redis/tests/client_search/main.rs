@@ -27,7 +27,7 @@ use std::time::Duration;
 use net::{Net, Planted, Rule, Sim, Wrong};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use users::{Host, LONG, PLACES, RAFFLE, builder};
+use users::{Host, LONG, PLACES, RAFFLES, builder};
 
 /// The result of a run.
 struct Run {
@@ -76,9 +76,11 @@ async fn all(sim: &Arc<Sim>, clients: &Arc<AtomicU64>) {
     let remote = builder("last").over(net.clone()).unwrap();
     let last = Host { sim: sim.clone(), net, remote };
     last.closes_actors().await;
-    let raffle = last.remote.admission(RAFFLE, PLACES).unwrap();
-    let rows = raffle.rows(0, 100).await.unwrap().unwrap();
-    sim.books().close_admission(sim, &rows, PLACES);
+    for name in RAFFLES {
+        let raffle = last.remote.admission(name, PLACES).unwrap();
+        let rows = raffle.rows(0, 100).await.unwrap().unwrap();
+        sim.books().close_admission(sim, name, &rows, PLACES);
+    }
     for name in ["a", "b"] {
         let guard = last.remote.locks().lock(name);
         drop(sim.within("the last lock", LONG, guard).await.unwrap());
@@ -106,7 +108,8 @@ async fn machine(sim: Arc<Sim>, number: u64, users: u64, clients: Arc<AtomicU64>
             all.spawn(host.clone().jobs());
         }
         if users & 8 != 0 {
-            all.spawn(host.clone().applicants());
+            all.spawn(host.clone().applicants(0));
+            all.spawn(host.clone().applicants(1));
         }
         if users & 16 != 0 {
             all.spawn(host.clone().sender(0));

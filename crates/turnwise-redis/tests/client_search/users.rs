@@ -22,9 +22,9 @@ pub const LONG: Duration = Duration::from_secs(20);
 pub const SLACK: Duration = Duration::from_millis(10);
 /// The places of the slots.
 const SLOTS: u32 = 2;
-/// The places of the admission.
-pub const PLACES: u64 = 3;
-pub const RAFFLE: &str = "raffle";
+/// The places of each admission.
+pub const PLACES: u64 = 2;
+pub const RAFFLES: [&str; 4] = ["r0", "r1", "r2", "r3"];
 
 pub fn builder(client: &str) -> RemoteBuilder {
     Remote::builder().prefix("s").here(client).lease(LEASE).place(PLACE).give_up_after(PATIENCE)
@@ -245,18 +245,18 @@ impl Host {
         }
     }
 
-    /// Applicants for the places of a raffle.
-    pub async fn applicants(self) {
-        let raffle = self.remote.admission(RAFFLE, PLACES).unwrap();
+    /// Applicants for the places of raffles.
+    pub async fn applicants(self, user: u64) {
         let sim = &self.sim;
         for number in 0.. {
             if sim.is_calm() {
                 return;
             }
-            // Most rows are written early.
-            sleep(sim.millis(200)).await;
+            sleep(sim.millis(60)).await;
+            let name = RAFFLES[usize::try_from(sim.roll(4)).unwrap()];
+            let raffle = self.remote.admission(name, PLACES).unwrap();
             let applicant = format!("applicant {}", sim.roll(6));
-            let row = format!("{} {number} for {applicant}", self.net.client());
+            let row = format!("{} {user} {number} for {applicant}", self.net.client());
             let wait = Duration::from_millis(5) + sim.millis(250);
             // A refusal has to be made certain.
             let (limit, limits) = (Some(wait + PLACE), Limits::wait(wait));
@@ -286,7 +286,8 @@ impl Host {
             let mut books = sim.books();
             match answer {
                 Ok(admitted) => {
-                    books.admitted(sim, &applicant, &row, admitted.place, PLACES);
+                    let place = (admitted.place, PLACES);
+                    books.admitted(sim, name, (&applicant, &row), place);
                 }
                 Err(Refused::Store(error)) => {
                     let right = self.is_network(&error);
@@ -300,7 +301,7 @@ impl Host {
                     | Refused::Busy
                     | Refused::TimedOut { .. }
                     | Refused::Lost(_)),
-                ) => books.refused(sim, &row, matches!(refused, Refused::Closed { .. })),
+                ) => books.refused(sim, name, &row, matches!(refused, Refused::Closed { .. })),
                 Err(error) => {
                     drop(books);
                     sim.breaks(Rule::Answered, || format!("{error:?}"));
