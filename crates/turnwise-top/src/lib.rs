@@ -8,10 +8,13 @@ mod client;
 mod error;
 mod look;
 mod server;
+mod source;
 mod wire;
 
 pub use address::Address;
 pub use client::Client;
 pub use error::{ClientError, ServeError};
 pub use server::{Server, serve, serve_at};
-pub use wire::{Actor, Counts, Snapshot, VERSION, WaitsFor};
+pub use wire::{
+    Actor, Counts, DeadLetter, Report, Snapshot, Source, StoredActor, VERSION, WaitsFor,
+};

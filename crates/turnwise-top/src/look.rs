@@ -11,7 +11,7 @@ use std::time::Duration;
 use turnwise::snapshot::{Activity, ActorSnapshot, SystemSnapshot};
 
 use crate::address::program;
-use crate::wire::{Actor, Counts, Snapshot, VERSION, WaitsFor};
+use crate::wire::{Actor, Counts, Snapshot, VERSION, WaitsFor, millis};
 
 /// An actor, as it is remembered from the last look at which it was there.
 struct Known {
@@ -55,6 +55,7 @@ impl Looks {
             shut_down: system.shut_down,
             discarded: system.discarded,
             actors,
+            sources: Vec::new(),
         }
     }
 
@@ -117,10 +118,6 @@ impl Known {
         let number = *last_number;
         Known { number, name: None, handled: None, busy: None, waits: None, look: 0 }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -22,7 +22,8 @@ use turnwise::snapshot::SystemView;
 use crate::address::{Address, remove_dead};
 use crate::error::ServeError;
 use crate::look::Looks;
-use crate::wire::{REQUEST, error_line};
+use crate::source::Sources;
+use crate::wire::{REQUEST, Report, error_line};
 
 mod socket;
 
@@ -46,12 +47,14 @@ const FIRST: usize = 2;
 /// Serves the actors of a system to `turnwise-top` for as long as it is kept: [`serve`].
 ///
 /// Its drop ends the server's thread, closes the connections and removes the socket's file. It
-/// waits for a look that is under way.
+/// waits for a look that is under way, and until its sources are dropped: for half a second at most
+/// if one is in a call.
 #[must_use = "dropping it ends the server"]
 pub struct Server {
     address: Address,
     end: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
+    sources: Sources,
     /// Removes the socket's file when it is dropped.
     _file: socket::File,
 }
@@ -101,22 +104,61 @@ pub fn serve(system: &System) -> Result<Server, ServeError> {
 /// ```
 pub fn serve_at(system: &System, address: Address) -> Result<Server, ServeError> {
     let (mut listener, address, file) = socket::bind(address)?;
+    let sources = Sources::default();
     let made = || -> io::Result<_> {
         let poll = Poll::new()?;
         let end = Arc::new(Waker::new(poll.registry(), END)?);
         poll.registry().register(listener.source(), ACCEPT, Interest::READABLE)?;
-        let serving = Serving::new(poll, listener, system.view());
+        let serving = Serving::new(poll, listener, system.view(), sources.clone());
         let thread = thread::Builder::new().name("turnwise-top".to_owned());
         Ok((end, thread.spawn(move || serving.run())?))
     };
     let (end, thread) = made().map_err(ServeError::io(&address))?;
-    Ok(Server { address, end, thread: Some(thread), _file: file })
+    Ok(Server { address, end, thread: Some(thread), sources, _file: file })
 }
 
 impl Server {
     /// Returns the address, for the program's argument.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Adds rows of the program's own to the table, until the server is dropped: actors whose
+    /// mailboxes are in a store, queues, dead letters. Two sources of one name are two.
+    ///
+    /// The source is called on a thread of its own, and may block: the table goes on with its last
+    /// report, and says how old that is. It is called once a second while a client asks, and at
+    /// longer intervals if it is slow; every ten seconds otherwise. An error stands in the table
+    /// until the next call. A source that panics stands there with its panic, and is not called
+    /// again.
+    ///
+    /// # Errors
+    /// [`ServeError::Io`] if the operating system refuses the thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::convert::Infallible;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use turnwise::System;
+    /// use turnwise_top::{Report, StoredActor};
+    ///
+    /// static MAILS: AtomicU64 = AtomicU64::new(3); // a queue of the program's own
+    ///
+    /// let top = turnwise_top::serve(&System::new())?;
+    /// top.source("queues", || {
+    ///     let (mut report, mut mails) = (Report::default(), StoredActor::new("mails"));
+    ///     mails.queued = MAILS.load(Relaxed);
+    ///     report.actors.push(mails);
+    ///     Ok::<_, Infallible>(report)
+    /// })?;
+    /// # Ok::<(), turnwise_top::ServeError>(())
+    /// ```
+    pub fn source<E: fmt::Display>(
+        &self,
+        name: impl Into<String>,
+        source: impl FnMut() -> Result<Report, E> + Send + 'static,
+    ) -> Result<(), ServeError> {
+        self.sources.add(name.into(), source).map_err(ServeError::io(&self.address))
     }
 }
 
@@ -132,6 +174,7 @@ impl Drop for Server {
         if self.end.wake().is_ok() {
             let _ = self.thread.take().map(JoinHandle::join);
         }
+        self.sources.end();
     }
 }
 
@@ -223,6 +266,7 @@ struct Serving {
     next_token: usize,
     system: SystemView,
     looks: Looks,
+    sources: Sources,
     begun: Instant,
     /// Not before this a client is answered.
     due: Instant,
@@ -231,7 +275,7 @@ struct Serving {
 }
 
 impl Serving {
-    fn new(poll: Poll, listener: Listener, system: SystemView) -> Self {
+    fn new(poll: Poll, listener: Listener, system: SystemView, sources: Sources) -> Self {
         let now = Instant::now();
         Serving {
             poll,
@@ -241,6 +285,7 @@ impl Serving {
             next_token: FIRST,
             system,
             looks: Looks::new(),
+            sources,
             begun: now,
             due: now,
             idle: now,
@@ -341,7 +386,12 @@ impl Serving {
     /// Looks at the system, and answers the clients that have asked.
     fn look(&mut self) {
         let begun = Instant::now();
-        let snapshot = self.looks.look(self.system.snapshot(), begun.duration_since(self.begun));
+        let mut snapshot =
+            self.looks.look(self.system.snapshot(), begun.duration_since(self.begun));
+        let asks = self.clients.iter().any(|client| client.asks);
+        if asks {
+            snapshot.sources = self.sources.reports(begun);
+        }
         let asked = self.clients.iter_mut().filter(|client| client.asks);
         let mut line = None;
         for client in asked {

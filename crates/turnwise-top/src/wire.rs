@@ -4,6 +4,8 @@
 //! connection. Each has the number of the protocol's version. Fields that are added leave the
 //! version as it is: readers pass over what they do not know.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::ClientError;
@@ -34,6 +36,9 @@ pub struct Snapshot {
     pub discarded: u64,
     /// The actors that have not ended, in the order in which they were spawned.
     pub actors: Vec<Actor>,
+    /// The [sources](crate::Server::source) that the program has added, with their last reports.
+    #[serde(default)]
+    pub sources: Vec<Source>,
 }
 
 /// An actor in a [`Snapshot`].
@@ -99,6 +104,88 @@ pub struct WaitsFor {
     pub for_ms: u64,
 }
 
+/// A source of the program in a [`Snapshot`], with its last report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// The age of the report. Of a source that has not reported, how long ago it was added.
+    pub age_ms: u64,
+    /// The error of the last call, or its panic. The report is an earlier one then.
+    pub failure: Option<String>,
+    /// The last report.
+    pub report: Report,
+}
+
+/// The rows of a source: see [`Server::source`](crate::Server::source).
+///
+/// A server keeps 1,000 actors and 1,000 dead letters of a report, and 200 characters of a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Actors whose mailboxes are elsewhere.
+    pub actors: Vec<StoredActor>,
+    /// Messages all of whose attempts have failed.
+    pub dead_letters: Vec<DeadLetter>,
+    /// The number of actors and dead letters that are not in the report. The server adds those that
+    /// it has cut off.
+    pub left_out: u64,
+}
+
+/// An actor whose mailbox is in a store, in a [`Report`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct StoredActor {
+    /// Its name, which the source's name precedes in the table.
+    pub name: String,
+    /// A process runs its messages.
+    pub running: bool,
+    /// Messages that wait, those that a process has taken included.
+    pub queued: u64,
+    /// Messages that arrive later.
+    pub delayed: u64,
+    /// Failed attempts at its first message.
+    pub failed_attempts: u32,
+    /// How long each report has found it running, or with messages. The server sets it.
+    pub busy_ms: Option<u64>,
+}
+
+impl StoredActor {
+    /// An actor that is idle.
+    pub fn new(name: impl Into<String>) -> Self {
+        StoredActor { name: name.into(), ..Self::default() }
+    }
+}
+
+/// A message all of whose attempts have failed, in a [`Report`]. It has no body: snapshots hold no
+/// messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// The actor's name.
+    pub actor: String,
+    /// The message's id.
+    pub id: String,
+    /// The name of the message's type.
+    pub message: String,
+    /// The number of failed attempts.
+    pub attempts: u32,
+    /// The error of the last one.
+    pub error: String,
+}
+
+impl DeadLetter {
+    /// The letter of this id to this actor.
+    pub fn new(actor: impl Into<String>, id: impl Into<String>) -> Self {
+        DeadLetter { actor: actor.into(), id: id.into(), ..Self::default() }
+    }
+}
+
 /// A line of the server's: one of them.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -111,6 +198,11 @@ pub(crate) enum Answer {
 #[derive(Deserialize)]
 struct Versioned {
     version: u32,
+}
+
+/// Milliseconds, rounded down.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns the line that says why there is no snapshot.

@@ -36,6 +36,12 @@ fn the_demo_has_actors_in_all_states_and_a_ring() {
     for state in [" idle ", " scheduled ", " running ", " waiting ", "scheduled, closed", "ring"] {
         assert!(table.contains(state), "no{state}in\n{table}");
     }
+    for stored in ["mail/ada  running, 1 failed", "mail/bob  idle, 2 delayed", ", 1 dead letter\n"]
+    {
+        assert!(table.contains(stored), "no {stored} in\n{table}");
+    }
+    let letter = "mail/ada: dead letter order 7 (send), attempts 3: no such address";
+    assert_eq!(table.lines().last(), Some(letter));
 }
 
 #[test]

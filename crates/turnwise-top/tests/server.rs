@@ -2,12 +2,15 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{process, thread};
 
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, System};
-use turnwise_top::{Address, Client, ClientError, ServeError, Server, Snapshot, serve, serve_at};
+use turnwise_top::{
+    Address, Client, ClientError, DeadLetter, Report, ServeError, Server, Snapshot, Source,
+    StoredActor, serve, serve_at,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -178,6 +181,197 @@ fn a_server_of_another_version_is_an_error() {
     let error = Client::connect(&address).unwrap().snapshot().unwrap_err();
     assert!(matches!(error, ClientError::Version { theirs: 2 }), "{error:?}");
     other.join().unwrap();
+}
+
+/// Rows that the program adds.
+mod sources {
+    use std::convert::Infallible;
+    use std::fmt;
+    use std::panic::panic_any;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+    use std::sync::{Arc, mpsc};
+
+    use super::*;
+
+    /// The first snapshot of which `f` is true.
+    fn until(client: &mut Client, f: impl Fn(&[Source]) -> bool) -> Snapshot {
+        let begun = Instant::now();
+        loop {
+            let snapshot = client.snapshot().unwrap();
+            if f(&snapshot.sources) {
+                return snapshot;
+            }
+            assert!(begun.elapsed() < MINUTE, "{snapshot:?}");
+        }
+    }
+
+    fn report(names: &[&str]) -> Report {
+        let mut report = Report::default();
+        report.actors.extend(names.iter().map(|name| StoredActor::new(*name)));
+        report
+    }
+
+    fn names(source: &Source) -> Vec<&str> {
+        source.report.actors.iter().map(|actor| &*actor.name).collect()
+    }
+
+    #[test]
+    fn rows_and_dead_letters_of_a_source_are_in_snapshots() {
+        let server = served(&System::new());
+        let mut calls = 0;
+        let source = move || {
+            calls += 1;
+            let mut report = report(&["ada"]);
+            report.actors[0].queued = calls;
+            let mut letter = DeadLetter::new("ada", "order 7");
+            (letter.message, letter.attempts, letter.error) = ("send".into(), 3, "bad".into());
+            report.dead_letters.push(letter);
+            Ok::<_, Infallible>(report)
+        };
+        server.source("mail", source).unwrap();
+        let mut client = client(&server);
+        // It is called again while a client asks.
+        let called_twice =
+            |sources: &[Source]| sources[0].report.actors.iter().any(|actor| actor.queued >= 2);
+        let snapshot = until(&mut client, called_twice);
+        let mail = &snapshot.sources[0];
+        assert_eq!((&*mail.name, &mail.failure, names(mail)), ("mail", &None, vec!["ada"]));
+        // Busy since its first report.
+        assert!(mail.report.actors[0].busy_ms.unwrap() >= 1_000, "{mail:?}");
+        let letter = &mail.report.dead_letters[0];
+        assert_eq!((&*letter.actor, &*letter.id, &*letter.message), ("ada", "order 7", "send"));
+        assert_eq!(Snapshot::from_json(&snapshot.to_json()).unwrap(), snapshot);
+    }
+
+    #[test]
+    fn a_source_that_blocks_holds_up_no_table_no_other_source_and_no_end() {
+        let system = System::new();
+        let _log = system.spawn(Actor::builder().name("log"), 0).unwrap();
+        let server = served(&system);
+        let (_never, blocks) = mpsc::channel::<Report>();
+        server.source("blocks", move || blocks.recv()).unwrap();
+        server.source("mail", || Ok::<_, Infallible>(report(&["ada"]))).unwrap();
+        let mut client = client(&server);
+        let snapshot = until(&mut client, |sources| names(&sources[1]) == ["ada"]);
+        assert_eq!(snapshot.actors[0].name, "log");
+        let later = client.snapshot().unwrap();
+        let [before, after] = [&snapshot, &later].map(|snapshot| snapshot.sources[0].age_ms);
+        // Nothing is reported, and the table says since when.
+        assert!(names(&later.sources[0]).is_empty() && after >= before + 99, "{later:?}");
+        let (ended, has_ended) = mpsc::channel();
+        thread::spawn(move || {
+            drop(server);
+            ended.send(()).unwrap();
+        });
+        has_ended.recv_timeout(MINUTE).unwrap();
+    }
+
+    /// Panics when it is dropped.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a payload's drop");
+        }
+    }
+
+    /// Panics when it is printed.
+    struct Mute;
+
+    impl fmt::Display for Mute {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("no words");
+        }
+    }
+
+    #[test]
+    fn a_source_that_panics_says_so_and_holds_up_no_other() {
+        let server = served(&System::new());
+        let calls = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&calls);
+        let source = move || -> Result<Report, Infallible> {
+            counted.fetch_add(1, SeqCst);
+            panic!("no store")
+        };
+        server.source("panics", source).unwrap();
+        server.source("bomb", || -> Result<Report, Infallible> { panic_any(Bomb) }).unwrap();
+        server.source("mute", || Err(Mute)).unwrap();
+        let mut later = 0;
+        let source = move || {
+            later += 1;
+            Ok::<_, Infallible>(report(&["ada", "bob"][..later.min(2)]))
+        };
+        server.source("mail", source).unwrap();
+        let mut client = client(&server);
+        let snapshot = until(&mut client, |sources| {
+            let (panicking, goes_on) = (&sources[..3], names(&sources[3]).len() == 2);
+            panicking.iter().all(|source| source.failure.is_some()) && goes_on
+        });
+        let failures = snapshot.sources.iter().map(|source| source.failure.as_deref());
+        let failures: Vec<_> = failures.collect();
+        let expected = ["no store", "without a text", "no words"];
+        let expected = expected.map(|text| Some(format!("panicked: {text}")));
+        assert_eq!(failures[..3], expected.each_ref().map(Option::as_deref));
+        assert_eq!((failures[3], calls.load(SeqCst)), (None, 1));
+    }
+
+    #[test]
+    fn after_an_error_the_rows_stay_and_grow_old() {
+        let server = served(&System::new());
+        let mut calls = 0;
+        let source = move || {
+            calls += 1;
+            if calls == 1 { Ok(report(&["ada"])) } else { Err("the store is gone") }
+        };
+        server.source("mail", source).unwrap();
+        let snapshot = until(&mut client(&server), |sources| sources[0].failure.is_some());
+        let mail = &snapshot.sources[0];
+        assert_eq!(
+            (mail.failure.as_deref(), names(mail)),
+            (Some("the store is gone"), vec!["ada"])
+        );
+        assert!(mail.age_ms >= 1_000, "{mail:?}");
+    }
+
+    #[test]
+    fn a_report_of_any_size_is_cut() {
+        let server = served(&System::new());
+        let source = || {
+            let long = "x".repeat(1_000);
+            let mut large = report(&vec![&*long; 1_500]);
+            large.dead_letters = vec![DeadLetter::new("ada", &*long); 1_001];
+            large.left_out = 7;
+            Ok::<_, Infallible>(large)
+        };
+        server.source("y".repeat(1_000), source).unwrap();
+        let snapshot = until(&mut client(&server), |sources| sources[0].report.left_out > 0);
+        let Source { name, report, .. } = &snapshot.sources[0];
+        assert_eq!((report.actors.len(), report.dead_letters.len()), (1_000, 1_000));
+        assert_eq!(report.left_out, 7 + 500 + 1);
+        let lengths = [name, &report.actors[9].name, &report.dead_letters[9].id].map(String::len);
+        assert_eq!(lengths, [202; 3]);
+    }
+
+    #[test]
+    fn the_end_drops_the_sources() {
+        struct Flag(Arc<AtomicBool>);
+        impl Drop for Flag {
+            fn drop(&mut self) {
+                self.0.store(true, SeqCst);
+            }
+        }
+        let server = served(&System::new());
+        let dropped = Arc::new(AtomicBool::new(false));
+        let flag = Flag(Arc::clone(&dropped));
+        let source = move || {
+            let _kept = &flag;
+            Ok::<_, Infallible>(report(&["ada"]))
+        };
+        server.source("mail", source).unwrap();
+        until(&mut client(&server), |sources| !names(&sources[0]).is_empty());
+        drop(server);
+        assert!(dropped.load(SeqCst));
+    }
 }
 
 /// Files of sockets.

@@ -1,5 +1,6 @@
 //! A small program whose actors are in all states: `turnwise-top --demo`.
 
+use std::convert::Infallible;
 use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use turnwise::time::Timers;
 use turnwise::{
     Actor, ActorBuilder, Budget, Limit, Overflow, PanicPolicy, Restarts, System, ThreadPool,
 };
-use turnwise_top::{Address, Client, Server};
+use turnwise_top::{Address, Client, DeadLetter, Report, Server, StoredActor};
 
 use crate::Failure;
 use crate::table::Table;
@@ -25,6 +26,7 @@ impl Demo {
         let failed = |error: &dyn std::fmt::Display| Failure(1, error.to_string());
         let system = System::new();
         let server = turnwise_top::serve(&system).map_err(|error| failed(&error))?;
+        server.source("mail", mailboxes()).map_err(|error| failed(&error))?;
         // As many threads as there are turns that hold one up.
         let pool = ThreadPool::builder().threads(10).build().map_err(|error| failed(&error))?;
         // Its drop would wait for turns that sleep.
@@ -35,6 +37,24 @@ impl Demo {
 
     pub(crate) fn address(&self) -> &Address {
         self.server.address()
+    }
+}
+
+/// A source of made-up mailboxes in a store, which grow and are emptied.
+fn mailboxes() -> impl FnMut() -> Result<Report, Infallible> + Send {
+    let mut calls = 0;
+    move || {
+        calls += 1;
+        let (mut ada, mut bob) = (StoredActor::new("ada"), StoredActor::new("bob"));
+        (ada.running, ada.queued, ada.failed_attempts) = (true, 1 + calls % 5, 1);
+        bob.delayed = 2;
+        let mut letter = DeadLetter::new("ada", "order 7");
+        (letter.message, letter.attempts) = ("send".to_owned(), 3);
+        letter.error = "no such address".to_owned();
+        let mut report = Report::default();
+        report.actors.extend([ada, bob]);
+        report.dead_letters.push(letter);
+        Ok(report)
     }
 }
 
@@ -120,7 +140,9 @@ pub(crate) fn until_all_is_shown(client: &mut Client) -> Result<(), Failure> {
         let snapshot = client.snapshot()?;
         let has = |activity: &str| snapshot.actors.iter().any(|actor| actor.activity == activity);
         let activities = ["idle", "scheduled", "running", "waiting"];
-        if activities.iter().all(|activity| has(activity)) && Table::of(&snapshot, None).rings > 0 {
+        let reported = snapshot.sources.iter().all(|source| !source.report.actors.is_empty());
+        let rings = Table::of(&snapshot, None).rings;
+        if activities.iter().all(|activity| has(activity)) && reported && rings > 0 {
             return Ok(());
         }
         if begun.elapsed() > Duration::from_secs(30) {

@@ -31,7 +31,12 @@ const NOW: &str = r#"{"version":1,"program":"shop","pid":4711,"at_ms":61000,"shu
      "busy_ms":9900,"waits_for":{"number":5,"for_ms":9900}},
     {"number":8,"name":"report","activity":"running","busy_ms":64000},
     {"number":9,"name":"archive","activity":"scheduled","queued":18,"closed":true,
-     "counts":{"handled":0},"busy_ms":52000}]}"#;
+     "counts":{"handled":0},"busy_ms":52000}],
+    "sources":[{"name":"mail","age_ms":400,"report":{"actors":[
+     {"name":"ada","running":true,"queued":3,"failed_attempts":1,"busy_ms":1200},
+     {"name":"bob","delayed":2}],
+    "dead_letters":[
+     {"actor":"ada","id":"order 7","message":"send","attempts":3,"error":"no such address"}]}}]}"#;
 
 pub(crate) fn snapshots() -> [Snapshot; 2] {
     [BEFORE, NOW].map(|line| Snapshot::from_json(line).unwrap())

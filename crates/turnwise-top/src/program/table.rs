@@ -5,10 +5,14 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use turnwise_top::{Actor, Snapshot};
+use turnwise_top::{Actor, DeadLetter, Snapshot, Source, StoredActor};
 
 /// The widest that a name is shown.
 const WIDEST: usize = 40;
+/// The widest that an error is shown.
+const WIDEST_ERROR: usize = 100;
+/// A report of this age in milliseconds is old: its source is slow, or does not answer.
+const OLD: u64 = 5_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
@@ -71,13 +75,13 @@ impl Order {
     }
 }
 
-/// An actor.
+/// An actor, of the program or of one of its sources.
 #[derive(Debug)]
 pub(crate) struct Row {
     number: u64,
     pub(crate) name: String,
     state: String,
-    queued: usize,
+    queued: u64,
     /// Its capacity, and the senders that wait for room.
     room: (Option<usize>, usize),
     per_second: Option<f64>,
@@ -96,6 +100,8 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Row>,
     pub(crate) summary: String,
     pub(crate) rings: usize,
+    /// Dead letters, and sources that fail or do not answer: a line each, below the rows.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Table {
@@ -118,7 +124,7 @@ impl Table {
                 (None, true) => format!("{}, closed", shown(&actor.activity)),
                 (None, false) => shown(&actor.activity),
             },
-            queued: actor.queued,
+            queued: actor.queued as u64,
             room: (actor.capacity, actor.waiting_for_room),
             per_second: actor.counts.filter(|_| millis > 0).and_then(|counts| {
                 // One that is new since then is shown with the next snapshot.
@@ -137,8 +143,15 @@ impl Table {
             }),
             in_ring: rings.members.contains(&actor.number),
         };
-        let rows: Vec<Row> = now.actors.iter().map(row).collect();
-        Table { summary: summary(now, &rows, rings.count), rows, rings: rings.count }
+        let mut rows: Vec<Row> = now.actors.iter().map(row).collect();
+        let summary = summary(now, &rows, rings.count);
+        let stored = now.sources.iter().flat_map(|source| {
+            let dead = dead(source);
+            source.report.actors.iter().map(move |actor| Row::stored(source, actor, &dead))
+        });
+        rows.extend(stored);
+        let notes = now.sources.iter().flat_map(notes).collect();
+        Table { rows, summary, rings: rings.count, notes }
     }
 
     /// The rows whose names contain the text, in any case, in this order.
@@ -149,7 +162,7 @@ impl Table {
         rows.sort_by(|a, b| {
             let by = a.compare(b, order.column);
             let by = if order.ascends() { by } else { by.reverse() };
-            // In the order of their spawning.
+            // In the order of their spawning; those of sources come after them.
             by.then(a.number.cmp(&b.number))
         });
         rows
@@ -175,6 +188,10 @@ impl Table {
             text.push_str(line.trim_end());
             text.push('\n');
         }
+        if !self.notes.is_empty() {
+            text.push('\n');
+        }
+        self.notes.iter().for_each(|note| text.extend([note, "\n"]));
         text
     }
 }
@@ -191,6 +208,36 @@ pub(crate) fn widths(rows: &[[String; 8]]) -> [usize; 8] {
 }
 
 impl Row {
+    /// `dead`: the dead letters of its source, by the actors' names.
+    fn stored(source: &Source, actor: &StoredActor, dead: &HashMap<&str, u64>) -> Self {
+        let activity = match actor.running {
+            true => "running",
+            false if actor.queued > 0 => "scheduled",
+            false => "idle",
+        };
+        let mut state = activity.to_owned();
+        for (count, what) in [(actor.failed_attempts.into(), "failed"), (actor.delayed, "delayed")]
+        {
+            if count > 0 {
+                write!(state, ", {} {what}", grouped(count)).expect("a string takes any text");
+            }
+        }
+        Row {
+            number: u64::MAX,
+            name: shown(&format!("{}/{}", source.name, actor.name)),
+            state,
+            queued: actor.queued,
+            room: (None, 0),
+            per_second: None,
+            busy: actor.busy_ms.map(Duration::from_millis),
+            is_counted: false,
+            restarts: None,
+            lost: dead.get(actor.name.as_str()).copied().unwrap_or_default(),
+            waits_for: String::new(),
+            in_ring: false,
+        }
+    }
+
     fn compare(&self, other: &Self, column: Column) -> Ordering {
         match column {
             Column::Actor => self.name.cmp(&other.name),
@@ -215,7 +262,7 @@ impl Row {
             Column::Actor => self.name.clone(),
             Column::State => self.state.clone(),
             Column::Queued => match self.room {
-                (None, _) => grouped(self.queued as u64),
+                (None, _) => grouped(self.queued),
                 (Some(capacity), 0) => format!("{}/{capacity}", self.queued),
                 (Some(capacity), senders) => format!("{}/{capacity} +{senders}", self.queued),
             },
@@ -281,22 +328,75 @@ fn summary(now: &Snapshot, rows: &[Row], rings: usize) -> String {
         1 => text.push_str(", 1 ring of waits"),
         _ => write!(text, ", {rings} rings of waits").expect("a string takes any text"),
     }
+    let total = |count: fn(&Source) -> usize| now.sources.iter().map(count).sum::<usize>() as u64;
+    let stored = total(|source| source.report.actors.len());
+    let dead = total(|source| source.report.dead_letters.len());
+    for (count, one, many) in
+        [(stored, "stored actor", "stored actors"), (dead, "dead letter", "dead letters")]
+    {
+        if count > 0 {
+            let what = if count == 1 { one } else { many };
+            write!(text, ", {} {what}", grouped(count)).expect("a string takes any text");
+        }
+    }
     if now.shut_down {
         text.push_str(", shut down");
     }
     text
 }
 
+/// How many dead letters each actor of a source has.
+fn dead(source: &Source) -> HashMap<&str, u64> {
+    let mut dead = HashMap::new();
+    for letter in &source.report.dead_letters {
+        *dead.entry(letter.actor.as_str()).or_default() += 1;
+    }
+    dead
+}
+
+/// The lines of a source below the rows: its failure or its age, its dead letters, what is left
+/// out.
+fn notes(source: &Source) -> Vec<String> {
+    let name = shown(&source.name);
+    let mut notes = Vec::new();
+    let old = source.age_ms >= OLD;
+    let age = time(Duration::from_millis(source.age_ms));
+    match &source.failure {
+        Some(failure) => {
+            notes.push(format!("{name}: {age} old: {}", visible(failure, WIDEST_ERROR)));
+        }
+        None if old => notes.push(format!("{name}: {age} old, does not answer")),
+        None => {}
+    }
+    let letter = |letter: &DeadLetter| {
+        let [actor, id, message] = [&letter.actor, &letter.id, &letter.message].map(|s| shown(s));
+        let (attempts, error) = (letter.attempts, visible(&letter.error, WIDEST_ERROR));
+        format!("{name}/{actor}: dead letter {id} ({message}), attempts {attempts}: {error}")
+    };
+    notes.extend(source.report.dead_letters.iter().map(letter));
+    if source.report.left_out > 0 {
+        notes.push(format!("{name}: {} more are not shown", grouped(source.report.left_out)));
+    }
+    notes
+}
+
 /// A name as it is shown: the end of a path says more than its beginning, and what would move the
 /// cursor is no part of it.
 fn shown(name: &str) -> String {
-    let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     let length = name.chars().count();
     if length <= WIDEST {
-        return name.chars().map(visible).collect();
+        return visible(name, WIDEST);
     }
-    let end = name.chars().skip(length + 2 - WIDEST).map(visible);
-    "..".chars().chain(end).collect()
+    let end: String = name.chars().skip(length + 2 - WIDEST).collect();
+    format!("..{}", visible(&end, WIDEST))
+}
+
+/// The text without what would move the cursor, cut at its end.
+fn visible(text: &str, widest: usize) -> String {
+    let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let (length, end) =
+        if text.chars().count() <= widest { (widest, "") } else { (widest - 2, "..") };
+    text.chars().take(length).map(visible).chain(end.chars()).collect()
 }
 
 fn time(time: Duration) -> String {
@@ -342,18 +442,23 @@ mod tests {
         assert_eq!(
             table.text(Order::by(Column::Busy)),
             "\
-shop (4711): 9 actors, 8 busy, 5,004 messages/s, 3 discarded, 1 ring of waits
+shop (4711): 9 actors, 8 busy, 5,004 messages/s, 3 discarded, 1 ring of waits, 2 stored \
+actors, 1 dead letter
 
-actor    state                queued  per second    busy for  restarts  lost  waits for
-report   running                   0           -  1 min 4 s?         -     0
-archive  scheduled, closed        18           0      52.0 s         0     0
-session  waiting                   2           0      41.2 s         0     0
-till     running                   7           0       9.9 s         0     0  ledger 9.9 s
-stock    running                   0           0       3.5 s         0     0  ledger 3.5 s, ring
-ledger   running                   1           0       3.4 s         0     0  stock 3.4 s, ring
-mailer   running            64/64 +1         3.0      220 ms         0     0
-orders   running               1,204       5,000        0 ms         0     0
-parser   idle                      0         1.0           -        12     3
+actor     state                queued  per second    busy for  restarts  lost  waits for
+report    running                   0           -  1 min 4 s?         -     0
+archive   scheduled, closed        18           0      52.0 s         0     0
+session   waiting                   2           0      41.2 s         0     0
+till      running                   7           0       9.9 s         0     0  ledger 9.9 s
+stock     running                   0           0       3.5 s         0     0  ledger 3.5 s, ring
+ledger    running                   1           0       3.4 s         0     0  stock 3.4 s, ring
+mail/ada  running, 1 failed         3           -      1.2 s?         -     1
+mailer    running            64/64 +1         3.0      220 ms         0     0
+orders    running               1,204       5,000        0 ms         0     0
+parser    idle                      0         1.0           -        12     3
+mail/bob  idle, 2 delayed           0           -           -         -     0
+
+mail/ada: dead letter order 7 (send), attempts 3: no such address
 "
         );
     }
@@ -381,7 +486,7 @@ parser   idle                      0         1.0           -        12     3
         assert_eq!(names(Order::by(Column::Lost))[0], "parser");
         assert_eq!(names(Order::by(Column::WaitsFor))[..3], ["stock", "till", "ledger"]);
         for column in Column::ALL {
-            assert_eq!(names(Order::by(column)).len(), 9);
+            assert_eq!(names(Order::by(column)).len(), 11);
         }
     }
 
@@ -405,6 +510,22 @@ parser   idle                      0         1.0           -        12     3
         let found = table.select("OR", Order::by(Column::Actor));
         let names: Vec<_> = found.iter().map(|row| &*row.name).collect();
         assert_eq!(names, ["orders", "report"]);
+    }
+
+    #[test]
+    fn sources_that_fail_or_do_not_answer_have_a_line() {
+        let [_, mut now] = sample::snapshots();
+        let said = |now: &Snapshot| Table::of(now, None).notes;
+        assert_eq!(said(&now).len(), 1);
+        let source = &mut now.sources[0];
+        source.report.dead_letters.clear();
+        source.age_ms = 12_000;
+        assert_eq!(said(&now), ["mail: 12.0 s old, does not answer"]);
+        now.sources[0].failure = Some("no\nstore".to_owned());
+        assert_eq!(said(&now), ["mail: 12.0 s old: no\u{fffd}store"]);
+        let source = &mut now.sources[0];
+        (source.failure, source.age_ms, source.report.left_out) = (None, 400, 1_200);
+        assert_eq!(said(&now), ["mail: 1,200 more are not shown"]);
     }
 
     #[test]

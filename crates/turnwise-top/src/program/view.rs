@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Alignment, Constraint, Layout};
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table as Grid, TableState};
 use turnwise_top::Snapshot;
@@ -104,13 +104,20 @@ impl View {
     }
 
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>) {
-        let lines = [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)];
-        let [top, middle, bottom] = Layout::vertical(lines).areas(frame.area());
+        // Notes take a third at most.
+        let notes = self.table.as_ref().map_or(&[][..], |table| &table.notes);
+        let notes = notes_in(notes, usize::from(frame.area().height) / 3);
+        let height = u16::try_from(notes.len()).unwrap_or(u16::MAX);
+        let lines = [1, height, 1].map(Constraint::Length);
+        let lines = [lines[0], Constraint::Fill(1), lines[1], lines[2]];
+        let [top, middle, below, bottom] = Layout::vertical(lines).areas(frame.area());
         frame.render_widget(self.headline(), top);
         if let Some(table) = &self.table {
             let grid = grid(table, &self.filter, self.order);
             frame.render_stateful_widget(grid, middle, &mut self.rows);
         }
+        let notes: Vec<Line<'_>> = notes.into_iter().map(Line::from).collect();
+        frame.render_widget(Paragraph::new(notes).fg(Color::Red), below);
         frame.render_widget(self.footer(), bottom);
     }
 
@@ -146,6 +153,16 @@ impl View {
         let keys = "1-8 sort  r reverse  / filter  p pause  arrows scroll  q quit";
         Paragraph::new(Line::styled(keys, dim))
     }
+}
+
+/// The notes that fit into that many lines; the last line says how many do not.
+fn notes_in(notes: &[String], lines: usize) -> Vec<String> {
+    if notes.len() <= lines {
+        return notes.to_vec();
+    }
+    let Some(shown) = lines.checked_sub(1) else { return Vec::new() };
+    let more = format!("{} more; --once prints them", notes.len() - shown);
+    notes[..shown].iter().cloned().chain([more]).collect()
 }
 
 fn grid<'a>(table: &Table, filter: &str, order: Order) -> Grid<'a> {
@@ -201,7 +218,7 @@ mod tests {
     }
 
     fn drawn(view: &mut View) -> Buffer {
-        let mut terminal = Terminal::new(TestBackend::new(96, 13)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(96, 16)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
         terminal.backend().buffer().clone()
     }
@@ -217,7 +234,7 @@ mod tests {
     /// The names of the rows.
     fn names(view: &mut View) -> Vec<String> {
         let lines = lines(view);
-        let names = lines[2..lines.len() - 1].iter().filter(|line| !line.is_empty());
+        let names = lines[2..lines.len() - 1].iter().take_while(|line| !line.is_empty());
         names.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
     }
 
@@ -235,14 +252,16 @@ mod tests {
         for (at, name) in names.iter().enumerate() {
             let colour = match name.as_str() {
                 "stock" | "ledger" => Color::Red,
-                "parser" => Color::DarkGray,
+                "parser" | "mail/bob" => Color::DarkGray,
                 "mailer" | "orders" => Color::Reset,
                 _ => Color::Yellow,
             };
             assert_eq!(buffer[(0, at as u16 + 2)].fg, colour, "{name}");
         }
-        assert_eq!(names.len(), 9);
+        assert_eq!(names.len(), 11);
         assert_eq!(buffer[(0, 0)].fg, Color::Red);
+        assert_eq!(buffer[(0, 14)].fg, Color::Red);
+        assert!(lines(&mut view)[14].starts_with("mail/ada: dead letter order 7 (send)"));
     }
 
     #[test]
@@ -267,6 +286,7 @@ mod tests {
         let [mut before, mut now] = sample::snapshots();
         before.actors.clear();
         now.actors.clear();
+        now.sources.clear();
         view.take(Ok(now));
         assert_eq!(names(&mut view), ["orders", "report"]);
         assert!(lines(&mut view)[0].starts_with("PAUSED  shop"));
@@ -288,6 +308,7 @@ mod tests {
             actor
         });
         now.actors = many.collect();
+        now.sources.clear();
         view.take(Ok(now));
         press(&mut view, "1");
         assert_eq!(names(&mut view).first().unwrap(), "actor000");
@@ -296,10 +317,23 @@ mod tests {
     }
 
     #[test]
+    fn notes_take_a_third_of_the_terminal_at_most() {
+        let mut view = view();
+        let [_, mut now] = sample::snapshots();
+        let letters = &mut now.sources[0].report.dead_letters;
+        *letters = vec![letters[0].clone(); 9];
+        view.take(Ok(now));
+        let lines = lines(&mut view);
+        assert_eq!(lines[10..14], vec![lines[10].clone(); 4]);
+        assert!(lines[9].starts_with("mailer") && lines[10].starts_with("mail/ada: dead letter"));
+        assert_eq!(lines[14], "5 more; --once prints them");
+    }
+
+    #[test]
     fn the_last_table_stays_when_the_program_has_ended() {
         let mut view = view();
         view.take(Err("the server has ended".to_owned()));
-        assert_eq!(names(&mut view).len(), 9);
+        assert_eq!(names(&mut view).len(), 11);
         assert!(lines(&mut view)[0].starts_with("the server has ended  shop"));
     }
 
