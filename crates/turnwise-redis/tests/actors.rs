@@ -2,6 +2,9 @@
 //! notices, in a file, in a server, and in a server behind a proxy that loses and doubles.
 
 mod support;
+#[allow(dead_code)]
+#[path = "../examples/watched.rs"]
+mod watched;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -14,7 +17,7 @@ use support::board::{Add, Board};
 use support::until;
 use support::world::{World, contract};
 use turnwise::executor::DrainQueue;
-use turnwise::{AsyncContext, AsyncHandler, Context, Handler, ThreadPool};
+use turnwise::{AsyncContext, AsyncHandler, Context, Handler, System, ThreadPool};
 use turnwise_redis::{
     ActorsBuilder, ActorsError, Drains, MemoryStore, MessageError, NameError, NoTime, Outcome,
     Remote, RemoteActor, Until,
@@ -304,6 +307,26 @@ contract! {
         assert!(discarded || !world.is_sound());
         assert_eq!(boards.dead_letters(0, 10).wait().unwrap(), Ok(vec![]));
         assert_eq!(boards.requeue("us", "charge").wait().unwrap(), Ok(false));
+    }
+
+    fn mailboxes_and_dead_letters_are_in_the_table_of_actors(world) {
+        let client = &world.clients(1)[0];
+        let boards = kind(client).attempts(1).shards(2).open().unwrap();
+        let refused = boards.of("eu").unwrap().ask(Charge(false)).id("charge").wait();
+        assert!(matches!(refused, Err(MessageError::Dead { .. })), "{refused:?}");
+        let hour = Duration::from_secs(3600);
+        boards.of("us").unwrap().tell(Add(1)).id("later").after(hour).wait().unwrap();
+        let top = turnwise_top::serve_at(&System::new(), "127.0.0.1:0".parse().unwrap()).unwrap();
+        top.source("board", watched::mailboxes(boards, &["eu", "us"])).unwrap();
+        let mut table = turnwise_top::Client::connect(top.address()).unwrap();
+        until("it is reported", || {
+            let source = &table.snapshot().unwrap().sources[0];
+            let actors = source.report.actors.iter();
+            let actors: Vec<_> = actors.map(|it| (&*it.name, it.queued, it.delayed)).collect();
+            let dead = source.report.dead_letters.iter();
+            let dead: Vec<_> = dead.map(|it| (&*it.actor, &*it.id, &*it.error)).collect();
+            actors == [("eu", 0, 0), ("us", 0, 1)] && dead == [("eu", "charge", "no credit")]
+        });
     }
 
     /// A message that waits too long is withdrawn, and never runs. One that may have begun is
