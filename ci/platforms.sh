@@ -1,38 +1,53 @@
 #!/usr/bin/env bash
-# Builds turnwise and turnwise-locks for aarch64 Linux and runs tests there, in qemu.
+# Builds turnwise and turnwise-locks for aarch64 Linux and for s390x Linux, whose bytes are in the
+# other order, and runs tests there, in qemu.
 #
-#   ci/platforms.sh          the unit tests and two searches over transitions
-#   ci/platforms.sh full     also tests of behaviour, which take minutes to compile; those modules
-#                            that start no program of their own and measure no time
+#   ci/platforms.sh          aarch64: unit tests and two searches over transitions; s390x: stress
+#                            programs, which take little to compile
+#   ci/platforms.sh full     on both: unit tests and searches; and tests of behaviour, which take
+#                            minutes to compile; those modules that start no program of their own
+#                            and measure no time
 #
-# qemu runs aarch64 code on the memory order of this machine. It shows what does not build, or is
-# wrong with other instructions, and no reordering: that rests on the models.
+# qemu runs code of either on the memory order of this machine. It shows what does not build, or is
+# wrong with other instructions or another order of bytes, and no reordering: that rests on the
+# models.
 #
-# Needs the standard library for the target (`rustup target add aarch64-unknown-linux-gnu`, or a
-# compiler with it in RUSTC), a linker and qemu.
+# Needs the standard library for the targets (`rustup target add aarch64-unknown-linux-gnu
+# s390x-unknown-linux-gnu`, or a compiler with them in RUSTC), linkers and qemu.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-triple=aarch64-unknown-linux-gnu
-need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu and libc6-dev-arm64-cross"
-need qemu-aarch64 qemu-user
-if [ ! -d "$("${RUSTC:-rustc}" --print target-libdir --target "$triple")" ]; then
-    echo "$0: the standard library is not installed: rustup target add $triple" >&2
-    exit 1
-fi
+# on <machine> <arguments>: `cargo test` for it.
+on() {
+    local machine=$1 triple=$1-unknown-linux-gnu linux=$1-linux-gnu variable
+    shift
+    need "$linux-gcc" "gcc-$linux and libc6-dev-${machine/aarch64/arm64}-cross"
+    need "qemu-$machine" qemu-user
+    if [ ! -d "$("${RUSTC:-rustc}" --print target-libdir --target "$triple")" ]; then
+        echo "$0: the standard library is not installed: rustup target add $triple" >&2
+        exit 1
+    fi
+    variable=${triple^^}
+    variable=CARGO_TARGET_${variable//-/_}
+    env "${variable}_LINKER=$linux-gcc" "${variable}_RUNNER=qemu-$machine -L /usr/$linux" \
+        cargo test --locked --target "$triple" --no-fail-fast "$@"
+}
 
 export CARGO_TARGET_DIR=$target/platforms
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
-packages=(--locked --target "$triple" -p turnwise -p turnwise-locks)
-searches=(--test turn_search --test machine_search)
+packages=(-p turnwise -p turnwise-locks)
+searches=(--lib --test turn_search --test machine_search)
 behaviour=(order:: messages:: questions:: one_at_a_time:: nesting:: full_mailbox:: promises::
     handles:: recipients:: close:: capacity:: panics:: executors:: release_edge:: locks:: rw:: semaphore:: latch::)
 case ${1:-} in
-'') cargo test "${packages[@]}" --no-fail-fast --lib "${searches[@]}" ;;
+'')
+    on aarch64 "${packages[@]}" "${searches[@]}"
+    on s390x -p paused --test san -- shipped
+    ;;
 full)
-    cargo test "${packages[@]}" --no-fail-fast --lib "${searches[@]}"
-    cargo test "${packages[@]}" --no-fail-fast --test it -- "${behaviour[@]}"
+    for machine in aarch64 s390x; do
+        on "$machine" "${packages[@]}" "${searches[@]}"
+        on "$machine" "${packages[@]}" --test it -- "${behaviour[@]}"
+    done
     ;;
 *)
     echo "usage: $0 [full]" >&2

@@ -7,6 +7,7 @@
 //! |-------------------|--------------------------------------------------------------------------------------------|
 //! | none              | all scenarios, on the shipped crate and on the flavour that yields                         |
 //! | `long`            | the same with more rounds                                                                  |
+//! | `shipped`         | the shipped crate alone: the other yields at each step, which emulators are slow at        |
 //! | `floors`          | the flavour that yields alone: ThreadSanitizer does not understand the fences of the other |
 //! | `planted-race`    | two threads write one plain static: ThreadSanitizer must report                            |
 //! | `planted-relaxed` | the shipped algorithm with every ordering Relaxed: ThreadSanitizer must report             |
@@ -46,6 +47,7 @@ fn main() {
         Some("planted-use") => planted_use(),
         Some("planted-leak") => planted_leak(),
         Some("long") => println!("san: {} scenarios run", shipped_crate(30_000) + floors(3000)),
+        Some("shipped") => println!("san: {} scenarios run", shipped_crate(3000)),
         Some("floors") => println!("san: {} scenarios run", floors(1000)),
         // In the interpreter, every instruction costs a thousand.
         _ if cfg!(miri) => println!("san: {} scenarios run", shipped_crate(8)),
