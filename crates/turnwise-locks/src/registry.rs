@@ -328,7 +328,8 @@ enum Unpinned<K, S> {
     Kept(u64),
     /// It was the last: here is what to drop outside of the lock.
     Gone(Entry<K, S>, #[expect(dead_code, reason = "it is there to be dropped")] Option<Beside>),
-    /// It is the last and still there, from now on as that of a [`Kind::Key`]: there may be a state.
+    /// It is the last and still there, from now on as one of a [`Kind::Key`]: there may be a
+    /// state.
     Last(Actor<Slot<K, S>>),
 }
 
