@@ -1,9 +1,9 @@
 //! Actors that this thread is about to end, one after the other.
 //!
 //! Each was closed while it was idle, or its suspended turn was cut, and is pending with no entry
-//! and no drain of it out: its end is this thread's alone. The end before runs
-//! hooks, which may wait for what a later one brings. So a thread that is about to block hands them
-//! over, as it does with its list.
+//! and no drain of it out: its end is this thread's alone. The end before runs hooks, which may
+//! wait for what a later one brings. So a thread that is about to block hands them over, as it does
+//! with its list.
 
 #![forbid(unsafe_code)]
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use turnwise::Actor;
 
-use crate::registry::{Fate, Guard, Kind, Pin, Place, Registry};
+use crate::registry::{Guard, Kind, Pin, Place, Registry};
 use crate::table::Entry;
 use crate::user_code::{catch, discard, ignore};
 
@@ -110,7 +110,7 @@ where
     }
     for (place, actor) in due {
         let pin = Pin::last(registry.clone(), place);
-        drop(actor.send(move |slot| pin.finish(slot, Fate::Ran)));
+        drop(actor.send(move |slot| pin.finish(slot)));
     }
     match next {
         Some(due) if due <= now => {

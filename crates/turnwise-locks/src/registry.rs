@@ -962,8 +962,10 @@ pub(crate) trait Guard<K, S> {
     fn registry(&self) -> &Registry<K, S>;
     /// The hash of its key.
     fn hash(&self) -> u64;
+    /// Its run is counted with this outcome.
+    fn came_to(&mut self, fate: Fate);
     /// The last thing of a turn.
-    fn finish(self, slot: &mut Slot<K, S>, fate: Fate);
+    fn finish(self, slot: &mut Slot<K, S>);
 }
 
 impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
@@ -975,8 +977,11 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
         self.place.hash
     }
 
-    fn finish(mut self, slot: &mut Slot<A::Key, A::State>, fate: Fate) {
+    fn came_to(&mut self, fate: Fate) {
         self.fate = self.fate.map(|_| fate);
+    }
+
+    fn finish(mut self, slot: &mut Slot<A::Key, A::State>) {
         if COMPARING.get() {
             // Somebody's `Eq` runs turns: then not here (P4).
             return;
@@ -1035,7 +1040,7 @@ impl<A: Access> Drop for Pin<A> {
                 self.kind = Kind::Key;
                 // P3. Refused, it is dropped: then the mailbox ends, and the state with it.
                 let Some(pin) = self.hand_over(true) else { return };
-                drop(actor.send(move |slot: &mut Slot<_, _>| pin.finish(slot, Fate::Ran)));
+                drop(actor.send(move |slot: &mut Slot<_, _>| pin.finish(slot)));
             }
             unpinned => {
                 self.counted = false;
@@ -1060,6 +1065,9 @@ where
         self.place.hash
     }
 
+    // Runs that are counted have pins of their own.
+    fn came_to(&mut self, _: Fate) {}
+
     // If it is the last, the pin's own end comes back for the state.
-    fn finish(self, _: &mut Slot<K, S>, _: Fate) {}
+    fn finish(self, _: &mut Slot<K, S>) {}
 }

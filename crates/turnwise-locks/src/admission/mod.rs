@@ -3,9 +3,8 @@
 //! Applications are messages to an actor that owns the [`Ledger`], so the order of applying is the
 //! order of deciding. Those that have come together are committed together.
 
-// Applications are messages, so the order of applying is the order of deciding. The
-// [decider](decider) decides them, and commits once for a whole pass of them; an
-// [application](apply) may be given up as long as its turn has not come.
+// `decider` commits once for a whole pass of applications. One (`apply`) may be given up as long as
+// its turn has not come.
 //
 // - A1: rows that are committed are never more than the limit that held when they were entered.
 // - A2: every application is answered, once, and truly.

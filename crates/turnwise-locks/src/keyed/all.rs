@@ -110,20 +110,21 @@ where
         Ok(Err(why)) => return Ended::Not(why.into()),
         Err(payload) => return Ended::Panicked(payload),
     };
-    let guard = Pin::new(registry.clone(), place, Kind::Run);
+    let mut guard = Pin::new(registry.clone(), place, Kind::Run);
     if let Some(why) = registry.refused(place, &actor, all.terms) {
         return Ended::Not(why.into());
     }
     let inner = all.clone();
     // Only a clock of the user's can end the wait below before the turn inside is over.
-    let (over, listening) = registry.clock.as_ref().map(|_| promise::<()>()).unzip();
+    let (over, until_over) = registry.clock.as_ref().map(|_| promise::<()>()).unzip();
     let reply = actor.call(move |slot| {
         let (all, _over) = (inner, over);
         let terms = Terms { lease: None, ..all.terms };
         let begun = match begin(&all.registry, slot, terms) {
             Ok((begun, _)) => begun,
             Err(ended) => {
-                guard.finish(slot, ended.fate());
+                guard.came_to(ended.fate());
+                guard.finish(slot);
                 return ended;
             }
         };
@@ -137,7 +138,8 @@ where
             forget(slot);
         }
         measure(&all.registry, guard.hash(), terms, begun);
-        guard.finish(slot, ended.fate());
+        guard.came_to(ended.fate());
+        guard.finish(slot);
         ended
     });
     match catch(|| Open::new(reply, actor, all.terms, registry.time()).settle()) {
@@ -146,7 +148,7 @@ where
         Err(payload) => {
             let f = all.f.lock().take();
             ignore(|| drop(f));
-            drop(listening.map(Reply::wait));
+            drop(until_over.map(Reply::wait));
             Ended::Panicked(payload)
         }
     }

@@ -73,8 +73,9 @@ where
         if matches!(ended, Ended::Panicked(_) | Ended::Not(RunError::Cut(_))) {
             forget(self.slot);
         }
-        if let Some(guard) = self.guard.take() {
-            guard.finish(self.slot, ended.fate());
+        if let Some(mut guard) = self.guard.take() {
+            guard.came_to(ended.fate());
+            guard.finish(self.slot);
         }
         ended
     }
@@ -88,12 +89,13 @@ where
 {
     fn drop(&mut self) {
         // The turn was dropped while it waited.
-        let Some(guard) = self.guard.take() else { return };
+        let Some(mut guard) = self.guard.take() else { return };
         if let Some(begun) = self.begun.take() {
             measured(guard.registry(), Some(guard.hash()), self.terms, begun, false);
         }
         forget(self.slot);
-        guard.finish(self.slot, Fate::Cut);
+        guard.came_to(Fate::Cut);
+        guard.finish(self.slot);
     }
 }
 

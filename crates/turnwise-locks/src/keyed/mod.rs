@@ -1032,8 +1032,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     ///
     /// Without this, they are those [of the clock](Timers::of), or [the process's](Timers::global).
     /// Their thread starts with the first of: a [`Run`] with a limit that is awaited and is not
-    /// over at once, an async closure with a lease that waits, a closure with a lease while
-    /// somebody [hears](Self::on_overrun) of overruns, an idle key that is [kept
+    /// over at once, an async closure with a lease that waits, a closure with a lease beside a
+    /// [listener for overruns](Self::on_overrun), an idle key that is [kept
     /// alive](Self::keep_alive).
     ///
     /// # Examples

@@ -82,7 +82,7 @@ impl<F, G> Job<F, G> {
         F: FnOnce(&mut S) -> R,
         G: Guard<K, S>,
     {
-        let Job { f, guard } = self;
+        let Job { f, mut guard } = self;
         let ended = match begin(guard.registry(), slot, terms) {
             Ok((begun, state)) => {
                 let called = catch(|| f(state));
@@ -96,7 +96,8 @@ impl<F, G> Job<F, G> {
         if matches!(ended, Ended::Panicked(_)) {
             forget(slot);
         }
-        guard.finish(slot, ended.fate());
+        guard.came_to(ended.fate());
+        guard.finish(slot);
         ended
     }
 
@@ -109,7 +110,7 @@ impl<F, G> Job<F, G> {
         F: FnOnce(&mut S) -> R,
         G: Guard<K, S>,
     {
-        let Job { f, guard } = self;
+        let Job { f, mut guard } = self;
         let made = match slot.state {
             Some(_) => Ok(()),
             None => catch(|| {
@@ -124,14 +125,13 @@ impl<F, G> Job<F, G> {
                 Err(payload)
             }
         };
-        let fate = match &called {
-            Ok(_) => Fate::Ran,
-            Err(_) => {
-                forget(slot);
-                Fate::Panicked
-            }
-        };
-        guard.finish(slot, fate);
+        if called.is_err() {
+            forget(slot);
+            guard.came_to(Fate::Panicked);
+        } else {
+            guard.came_to(Fate::Ran);
+        }
+        guard.finish(slot);
         called
     }
 }

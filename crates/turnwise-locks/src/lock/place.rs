@@ -7,7 +7,7 @@ use turnwise::{Actor, in_turn};
 use super::hold_state::HoldState;
 use super::turns::{Common, Core};
 use crate::estimate::Estimate;
-use crate::registry::{Access, Beside, Fate, Guard, Pin, Registry, Slot};
+use crate::registry::{Access, Beside, Guard, Pin, Registry, Slot};
 
 /// The locks of one registry.
 pub(super) struct LockSet<K: Send + Sync + 'static> {
@@ -74,7 +74,7 @@ impl<K: Send + Sync + 'static> Kept<K> {
     /// The last thing of a turn.
     fn finish(self, slot: &mut Slot<K, Core<K>>) {
         match self {
-            Kept::Key(pin) => pin.finish(slot, Fate::Ran),
+            Kept::Key(pin) => pin.finish(slot),
             Kept::Alone(..) => {}
         }
     }

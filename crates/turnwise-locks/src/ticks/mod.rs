@@ -4,8 +4,7 @@
 //! contender that comes late in that tick do not run it twice.
 
 // Per job, the *book* keeps the last tick that was taken, and how many runs of it are under way.
-// That outlives the run and the tick: so a quick run and a contender who comes late in the same
-// tick do not run it twice.
+// That outlives the run and the tick.
 //
 // | the contender's tick `n`            | answer                                  |
 // |-------------------------------------|-----------------------------------------|
