@@ -13,11 +13,14 @@ api() {
 }
 
 # A dry run: each package has its licenses, and builds from its own files. What they depend on is
-# fetched first, so that no build depends on a connection.
+# fetched first, so that no build depends on a connection. cargo knows a package that it has
+# unpacked by its version alone, so what an earlier run unpacked of these packages is removed:
+# otherwise a package builds against an older state of another.
 publish() {
     local package file files published=()
     export CARGO_NET_RETRY=10
     cargo fetch --locked
+    rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/turnwise*
     for package in turnwise turnwise-locks turnwise-redis turnwise-top; do
         published+=(-p "$package")
         files=$(cargo package --locked --allow-dirty --list -p "$package")
