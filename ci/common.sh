@@ -10,20 +10,27 @@ target=${CARGO_TARGET_DIR:-target}
 # The executors. Without `tracing`, with which each message is compiled twice.
 executors=(--features "turnwise/rayon turnwise/tokio")
 
-# Optimized programs and tests are of one build: all packages, all features but `tracing`. With fewer
-# packages or features, cargo compiles what they depend on once more. No time is measured there, so
-# only dependencies are optimized, and a little what computes: random programs, schedules, searches.
-optimized=(--locked --release
+# Optimized programs and tests are of one build: all packages but the large programs, all features
+# but `tracing`. With fewer packages or features, cargo compiles what they depend on once more. No
+# time is measured there, so only dependencies are optimized, and a little what computes: random
+# programs, schedules, searches.
+profile=(--locked --release
     --config profile.release.debug=false
     --config "profile.release.lto='off'"
     --config profile.release.opt-level=0
-    --config 'profile.release.package."*".opt-level=1'
+    --config 'profile.release.package."*".opt-level=1')
+optimized=("${profile[@]}"
     --config profile.release.package.hostile.opt-level=1
     --config profile.release.package.paused.opt-level=1
     --config profile.release.package.turnwise-redis.opt-level=1
     --workspace --exclude loom-tests --exclude rc11-tests --exclude shuttle-tests --exclude instructions
     --exclude turnwise-top
+    --exclude boxes --exclude kv --exclude linkcheck --exclude migration --exclude raffle-server
+    --exclude service
     "${executors[@]}" --features "turnwise-redis/sqlite turnwise-redis/tls turnwise-redis/programs")
+
+# The programs that `optimized` leaves out.
+apps=("${profile[@]}" -p boxes -p kv -p linkcheck -p migration -p raffle-server -p service)
 
 # parts <names> [arguments]: runs the functions that the arguments name; without arguments, all of
 # them.

@@ -1,61 +1,38 @@
 #!/usr/bin/env bash
-# What talks to a Redis server, or as one does. The tests start servers of their own.
-#
-#   ci/store.sh             both
-#   ci/store.sh redis       one of: kv redis
+# Locks and actors over a store: in memory, in a server, through faults; the programs, from a shell.
+# The tests start servers of their own.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-needs_redis() {
-    local program
-    for program in redis-server redis-cli redis-benchmark faketime; do
-        need "$program" "redis-server, redis-tools and faketime"
-    done
-}
+run=$target/release status=0
+for program in redis-server redis-cli faketime; do
+    need "$program" "redis-server, redis-tools and faketime"
+done
 
-# The key-value server against redis, byte for byte; hostile clients.
-kv() {
-    needs_redis
-    # A test that does not find the server fails.
-    export KV_NEEDS_REDIS=1
-    cargo test "${optimized[@]}" --no-fail-fast $(tests examples/apps/kv)
-    programs
-    full "$target/release/kv" --help
-    full "$target/release/kv"
-}
-
-# Locks and actors over a store: in memory, in a server, through faults; the programs, from a shell.
-#
 # Most of its tests wait, for leases and for servers that are slow or gone: several at once. Beside
 # them run the searches, which compute, as far as they leave a processor free.
-redis() {
-    local run=$target/release all searches status=0
-    needs_redis
-    all=$(tests crates/turnwise-redis)
-    cargo test "${optimized[@]}" --no-run $all
-    searched=$(mktemp)
-    trap 'rm -f "$searched"' EXIT
-    nice -n 19 cargo test "${optimized[@]}" --no-fail-fast $(grep _search <<<"$all") >"$searched" 2>&1 &
-    searches=$!
-    RUST_TEST_THREADS=4 cargo test "${optimized[@]}" --no-fail-fast $(grep -v _search <<<"$all") || status=$?
-    wait "$searches" || status=$?
-    cat "$searched"
-    [ "$status" -eq 0 ]
-    cargo test --locked -p turnwise-redis --features sqlite,tls --doc
-    programs
-    fails 2 "$run/lock" --memory --wait soon a -- true
-    full "$run/lock" --help
-    "$run/raffle-cluster" | narrow
-    fails 2 "$run/raffle-cluster" --kill 12
-    full "$run/raffle-cluster" --memory --requests 20
-    full "$run/raffle-cluster" --help
-    full "$run/once" --help
-    "$run/leaderboard" | narrow
-    fails 2 "$run/leaderboard" --budget 0
-    full "$run/leaderboard" --memory --requests 20
-    fails 69 "$run/leaderboard" --file no/such/folder
-    full "$run/leaderboard" --help
-    full "$run/queue" --help
-}
-
-parts "kv redis" "$@"
+all=$(tests crates/turnwise-redis)
+cargo test "${optimized[@]}" --no-run $all
+searched=$(mktemp)
+trap 'rm -f "$searched"' EXIT
+nice -n 19 cargo test "${optimized[@]}" --no-fail-fast $(grep _search <<<"$all") >"$searched" 2>&1 &
+searches=$!
+RUST_TEST_THREADS=4 cargo test "${optimized[@]}" --no-fail-fast $(grep -v _search <<<"$all") || status=$?
+wait "$searches" || status=$?
+cat "$searched"
+[ "$status" -eq 0 ]
+cargo test --locked -p turnwise-redis --features sqlite,tls --doc
+programs
+fails 2 "$run/lock" --memory --wait soon a -- true
+full "$run/lock" --help
+"$run/raffle-cluster" | narrow
+fails 2 "$run/raffle-cluster" --kill 12
+full "$run/raffle-cluster" --memory --requests 20
+full "$run/raffle-cluster" --help
+full "$run/once" --help
+"$run/leaderboard" | narrow
+fails 2 "$run/leaderboard" --budget 0
+full "$run/leaderboard" --memory --requests 20
+fails 69 "$run/leaderboard" --file no/such/folder
+full "$run/leaderboard" --help
+full "$run/queue" --help
