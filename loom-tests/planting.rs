@@ -69,7 +69,7 @@ pub fn copy(
             .to_str()
             .expect("a plain name")
             .to_owned();
-        if name == "sync.rs" || name == "lib.rs" {
+        if name == "sync.rs" || name == "lib.rs" || name.starts_with("sync/") {
             continue;
         }
         let mut text = read(&path);

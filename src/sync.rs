@@ -5,6 +5,15 @@
 //! point and each ordering can be weakened, and the one that pauses and yields between atomics in
 //! `stress-tests/paused`. Here everything inlines to `std` and `parking_lot`.
 
+pub(crate) mod cell;
+mod exclusive;
+pub(crate) mod locals;
+mod memory;
+pub(crate) mod panic;
+
+pub(crate) use exclusive::Exclusive;
+pub(crate) use locals::{global, thread_owned, thread_plain};
+
 /// Sizes that the models shrink, so that growth and saturation are reached.
 pub(crate) mod config {
     /// Bytes of one slot of a chunk: a node is one slot or two.
@@ -60,79 +69,13 @@ pub(crate) mod atomic {
     }
 }
 
-pub(crate) mod cell {
-    /// `std::cell::UnsafeCell` with the closure face of loom's, which checks every access there.
-    #[derive(Debug)]
-    #[repr(transparent)]
-    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-    impl<T> UnsafeCell<T> {
-        #[inline(always)]
-        pub(crate) const fn new(value: T) -> Self {
-            Self(std::cell::UnsafeCell::new(value))
-        }
-
-        #[inline(always)]
-        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-            f(self.0.get())
-        }
-
-        #[inline(always)]
-        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-            f(self.0.get())
-        }
-    }
-}
-
-/// A value that can be shared because a shared reference to it does nothing.
-pub(crate) struct Exclusive<T>(T);
-
-// SAFETY: a shared reference gives no access to the value.
-unsafe impl<T> Sync for Exclusive<T> {}
-
-impl<T> Exclusive<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Exclusive(value)
-    }
-
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        &mut self.0
-    }
-
-    pub(crate) fn into_inner(self) -> T {
-        self.0
-    }
-}
-
 pub(crate) mod thread {
-    use std::thread::LocalKey;
     pub(crate) use std::thread::{Builder, Thread};
     use std::time::Duration;
 
     /// A handle by which others can unpark this thread.
     pub(crate) fn current() -> Thread {
         std::thread::current()
-    }
-
-    /// The thread-local that `thread_plain` makes.
-    pub(crate) struct PlainKey<T: 'static>(&'static LocalKey<T>);
-
-    impl<T> PlainKey<T> {
-        pub(crate) const fn new(key: &'static LocalKey<T>) -> Self {
-            assert!(!std::mem::needs_drop::<T>());
-            PlainKey(key)
-        }
-
-        /// Calls `f` with this thread's value. Not inside of `LocalKey::with`: that function is the
-        /// standard library's, and as large as what it is given, so it stayed out of line, `f` and
-        /// all, and handed its result over in memory.
-        #[inline(always)]
-        pub(crate) fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
-            let value = self.0.with(std::ptr::from_ref);
-            // SAFETY: without a destructor it is there as long as this thread, on which `f` runs;
-            // only shared references to it are made.
-            f(unsafe { &*value })
-        }
     }
 
     /// Gives the processor away.
@@ -213,40 +156,8 @@ pub(crate) mod hint {
     }
 }
 
-pub(crate) mod panic {
-    use std::any::Any;
-
-    /// Runs user code; a panic comes back as its payload.
-    #[inline(always)]
-    pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(f))
-    }
-}
-
 pub(crate) mod alloc {
-    use std::alloc::Layout;
-
-    /// Memory from the global allocator; aborts when there is none.
-    #[inline]
-    pub(crate) fn alloc(layout: Layout) -> *mut u8 {
-        assert!(layout.size() > 0);
-        // SAFETY: the size is not zero.
-        let memory = unsafe { std::alloc::alloc(layout) };
-        if memory.is_null() {
-            std::alloc::handle_alloc_error(layout);
-        }
-        memory
-    }
-
-    /// Gives memory back.
-    ///
-    /// # Safety
-    /// `memory` came from [`alloc`] with this `layout` and is not used again.
-    #[inline]
-    pub(crate) unsafe fn dealloc(memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's duty, word for word.
-        unsafe { std::alloc::dealloc(memory, layout) }
-    }
+    pub(crate) use super::memory::{alloc, dealloc};
 
     /// Marks a piece of memory as alive. Nothing here; in the models, use after free, double free
     /// and leaks are failures.
@@ -275,26 +186,3 @@ pub(crate) mod queue {
 pub(crate) use crossbeam_utils::{Backoff, CachePadded};
 pub(crate) use parking_lot::{Condvar, Mutex};
 pub(crate) use std::time::Instant;
-
-/// A thread-local without a destructor: usable at any time, in other destructors too.
-macro_rules! thread_plain {
-    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        $(#[$meta])* const $name: $crate::sync::thread::PlainKey<$type> = {
-            std::thread_local! { static KEY: $type = const { $init } }
-            $crate::sync::thread::PlainKey::new(&KEY)
-        };
-    };
-}
-/// A thread-local that is dropped at thread exit: use it by `try_with`.
-macro_rules! thread_owned {
-    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        std::thread_local! { $(#[$meta])* static $name: $type = const { $init } }
-    };
-}
-/// A static; in the models it lives for one execution.
-macro_rules! global {
-    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        $(#[$meta])* static $name: $type = $init;
-    };
-}
-pub(crate) use {global, thread_owned, thread_plain};

@@ -13,19 +13,28 @@
 //! All that lives for one execution is kept in `std` thread-locals, which loom's threads share
 //! (they are coroutines of one thread), and is renewed by [`explore`].
 
+pub(crate) use loom as backend;
+
 pub(crate) mod alloc;
 #[allow(dead_code, reason = "the whole face of an atomic, whatever the product uses of it today")]
 pub(crate) mod atomic;
 pub(crate) mod cell;
-pub(crate) mod panic;
-pub(crate) mod queue;
+#[path = "../../src/sync/exclusive.rs"]
+mod exclusive;
+pub(crate) mod shared;
 pub(crate) mod site;
 pub(crate) mod thread;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::sync::LockResult;
+
+pub(crate) use exclusive::Exclusive;
+pub(crate) use shared::lock::MutexGuard;
+pub(crate) use shared::{
+    CachePadded, Condvar, Instant, Mutex, global, hint, panic, plant, planted, queue, thread_owned,
+    thread_plain,
+};
 
 /// Sizes small enough that growth is reached by a few messages. A slot contains a node with loom's
 /// cells.
@@ -61,44 +70,6 @@ pub(crate) fn shards() -> usize {
     1
 }
 
-pub(crate) mod hint {
-    /// No spinning: the thread checks when it is about to sleep, and loom tries every moment of
-    /// that.
-    pub(crate) fn done_soon(_: impl FnMut() -> bool) -> bool {
-        false
-    }
-
-    /// No spinning here either.
-    pub(crate) fn soon(_: impl FnMut() -> bool) -> bool {
-        false
-    }
-
-    /// No spinning: see [`Backoff`](super::Backoff).
-    pub(crate) fn stand_back() {}
-
-    pub(crate) fn prefetch(_: *const u8) {}
-
-    pub(crate) fn prefetch_write(_: *const u8) {}
-}
-
-/// There are no cache lines here.
-#[derive(Debug)]
-pub(crate) struct CachePadded<T>(T);
-
-impl<T> CachePadded<T> {
-    pub(crate) fn new(value: T) -> Self {
-        CachePadded(value)
-    }
-}
-
-impl<T> Deref for CachePadded<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
 /// No back-off: a failed compare-and-swap is the progress of another thread, and loom tries every
 /// order anyway.
 #[derive(Debug)]
@@ -111,158 +82,19 @@ impl Backoff {
     pub(crate) fn snooze(&self) {}
 }
 
-/// A value that can be shared because a shared reference gives no access to it.
-pub(crate) struct Exclusive<T>(T);
-
-// SAFETY: a shared reference gives no access to the value.
-unsafe impl<T> Sync for Exclusive<T> {}
-
-impl<T> Exclusive<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Exclusive(value)
-    }
-
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        &mut self.0
-    }
-
-    pub(crate) fn into_inner(self) -> T {
-        self.0
-    }
-}
-
-/// Loom's mutex with the API of `parking_lot`'s. A call that may block is counted (R13).
-#[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
-
-/// Loom's guard; `None` while its thread waits at a [`Condvar`].
-pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
-
-impl<T> Mutex<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Mutex(loom::sync::Mutex::new(value))
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        count_wait();
-        MutexGuard(Some(self.0.lock().expect("loom's mutex is never poisoned")))
-    }
-
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().expect("loom's mutex is never poisoned")
-    }
-
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
-    }
-}
-
-impl<T> Deref for MutexGuard<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        self.0.as_ref().expect("held")
-    }
-}
-
-impl<T> DerefMut for MutexGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        self.0.as_mut().expect("held")
-    }
-}
-
-/// The system's clock: it stands still until a model calls [`tick`](Self::tick), and wakes no
-/// thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Instant(Duration);
-
-impl Instant {
-    pub(crate) fn now() -> Self {
-        Instant(NOW.get())
-    }
-
-    pub(crate) fn checked_add(self, time: Duration) -> Option<Self> {
-        self.0.checked_add(time).map(Instant)
-    }
-
-    /// Advances the time.
-    pub(crate) fn tick(time: Duration) {
-        NOW.set(NOW.get() + time);
-    }
-}
-
-/// The result of a wait with a limit.
-#[derive(Debug)]
-pub(crate) struct Waited;
-
-impl Waited {
-    /// No thread is woken by the time.
-    pub(crate) fn timed_out(&self) -> bool {
-        false
-    }
-}
-
-/// Loom's condition variable with the API of `parking_lot`'s. There is no time: a limit wakes no
-/// thread.
-#[derive(Debug, Default)]
-pub(crate) struct Condvar(loom::sync::Condvar);
-
-impl Condvar {
-    pub(crate) fn new() -> Self {
-        Condvar(loom::sync::Condvar::new())
-    }
-
-    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        count_wait();
-        let held = guard.0.take().expect("held");
-        guard.0 = Some(self.0.wait(held).expect("loom's mutex is never poisoned"));
-    }
-
-    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> Waited {
-        self.wait(guard);
-        Waited
-    }
-
-    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> Waited {
-        self.wait(guard);
-        Waited
-    }
-
-    pub(crate) fn notify_one(&self) {
-        self.0.notify_one();
-    }
-
-    pub(crate) fn notify_all(&self) {
-        self.0.notify_all();
-    }
-}
-
-macro_rules! thread_plain {
-    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        $(#[$meta])* static $name: $crate::sync::thread::PlainKey<$type> = $crate::sync::thread::PlainKey::new(|| $init);
-    };
-}
-macro_rules! thread_owned {
-    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        $(#[$meta])* static $name: $crate::sync::thread::OwnedKey<$type> = $crate::sync::thread::OwnedKey::new(|| $init);
-    };
-}
-macro_rules! global {
-    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        loom::lazy_static! { $(#[$meta])* static ref $name: $type = $init; }
-    };
-}
-pub(crate) use {global, thread_owned, thread_plain};
-
 std::thread_local! {
     static WAITS: Cell<u64> = const { Cell::new(0) };
-    static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static EXECUTIONS: Cell<u64> = const { Cell::new(0) };
     static REACHED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
-    static PLANTED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-fn count_wait() {
+/// Counts a call that may block (R13).
+pub(crate) fn count_wait() {
     WAITS.set(WAITS.get() + 1);
+}
+
+pub(crate) fn unpoisoned<T>(result: LockResult<T>) -> T {
+    result.unwrap_or_else(|_| panic!("loom's mutex is never poisoned"))
 }
 
 /// Returns the number of calls of this execution's threads that may block: locks or parks.
@@ -273,16 +105,6 @@ pub(crate) fn waits() -> u64 {
 /// Records that a model reached an interesting place, which at least one execution has to.
 pub(crate) fn reached(place: &'static str) {
     REACHED.with_borrow_mut(|places| places.insert(place));
-}
-
-/// True if this planted bug is switched on. Called by the patched copy of the sources.
-pub(crate) fn planted(name: &str) -> bool {
-    PLANTED.with_borrow(|active| active.as_deref() == Some(name))
-}
-
-/// Switches the planted bug `name` on.
-pub(crate) fn plant(name: &str) {
-    PLANTED.set(Some(name.to_owned()));
 }
 
 /// Returns the number of executions so far, over all explorations of this process.
@@ -305,15 +127,15 @@ pub(crate) fn explore(bound: Option<usize>, places: &[&'static str], model: fn()
     builder.location = false;
     builder.log = false;
     builder.check(move || {
-        alloc::renew();
-        thread::renew();
+        shared::memory::renew();
+        shared::locals::renew();
+        Instant::renew();
         WAITS.set(0);
-        NOW.set(Duration::ZERO);
         EXECUTIONS.set(EXECUTIONS.get() + 1);
         model();
-        thread::drop_owned();
+        shared::locals::drop_owned();
     });
-    alloc::renew();
+    shared::memory::renew();
     for place in places {
         assert!(
             REACHED.with_borrow(|reached| reached.contains(place)),

@@ -2,6 +2,20 @@
 //!
 //! Sizes are small, so that growth, saturation and sleep are reached at once.
 
+#[path = "../../../src/sync/cell.rs"]
+pub(crate) mod cell;
+#[path = "../../../src/sync/exclusive.rs"]
+mod exclusive;
+#[path = "../../../src/sync/locals.rs"]
+pub(crate) mod locals;
+#[path = "../../../src/sync/memory.rs"]
+mod memory;
+#[path = "../../../src/sync/panic.rs"]
+pub(crate) mod panic;
+
+pub(crate) use exclusive::Exclusive;
+pub(crate) use locals::{global, thread_owned, thread_plain};
+
 /// Sizes that the tests shrink.
 pub(crate) mod config {
     /// Bytes of one slot of a chunk.
@@ -129,27 +143,6 @@ pub(crate) mod atomic {
     }
 }
 
-pub(crate) mod cell {
-    /// As in the shipped flavour: the sanitizers see plain accesses.
-    #[derive(Debug)]
-    #[repr(transparent)]
-    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-    impl<T> UnsafeCell<T> {
-        pub(crate) const fn new(value: T) -> Self {
-            Self(std::cell::UnsafeCell::new(value))
-        }
-
-        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-            f(self.0.get())
-        }
-
-        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-            f(self.0.get())
-        }
-    }
-}
-
 pub(crate) mod thread {
     pub(crate) use std::thread::Builder;
     use std::time::Duration;
@@ -214,41 +207,13 @@ pub(crate) mod hint {
     pub(crate) fn prefetch_write(_: *const u8) {}
 }
 
-pub(crate) mod panic {
-    use std::any::Any;
-
-    /// Runs user code; a panic comes back as its payload.
-    pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(f))
-    }
-}
-
 pub(crate) mod alloc {
-    use std::alloc::Layout;
     use std::sync::atomic::AtomicU32;
     use std::sync::atomic::Ordering::Relaxed;
 
     use crate::pause::{born, dead};
 
-    /// Allocates from the global allocator; aborts on failure.
-    pub(crate) fn alloc(layout: Layout) -> *mut u8 {
-        assert!(layout.size() > 0);
-        // SAFETY: the size is not zero.
-        let memory = unsafe { std::alloc::alloc(layout) };
-        if memory.is_null() {
-            std::alloc::handle_alloc_error(layout);
-        }
-        memory
-    }
-
-    /// Frees memory.
-    ///
-    /// # Safety
-    /// `memory` came from [`alloc`] with this `layout` and is not used again.
-    pub(crate) unsafe fn dealloc(memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's duty, word for word.
-        unsafe { std::alloc::dealloc(memory, layout) }
-    }
+    pub(crate) use super::memory::{alloc, dealloc};
 
     const ALIVE: u32 = 0x600d_11fe;
     const DEAD: u32 = 0xdead_11fe;
@@ -291,26 +256,6 @@ pub(crate) mod alloc {
     }
 }
 
-/// A value that can be shared because a shared reference to it does nothing.
-pub(crate) struct Exclusive<T>(T);
-
-// SAFETY: a shared reference gives no access to the value.
-unsafe impl<T> Sync for Exclusive<T> {}
-
-impl<T> Exclusive<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Exclusive(value)
-    }
-
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        &mut self.0
-    }
-
-    pub(crate) fn into_inner(self) -> T {
-        self.0
-    }
-}
-
 pub(crate) mod queue {
     pub(crate) use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 }
@@ -346,20 +291,3 @@ impl<T> Mutex<T> {
         guard
     }
 }
-
-macro_rules! thread_plain {
-    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        std::thread_local! { $(#[$meta])* static $name: $type = const { $init } }
-    };
-}
-macro_rules! thread_owned {
-    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        std::thread_local! { $(#[$meta])* static $name: $type = const { $init } }
-    };
-}
-macro_rules! global {
-    ($(#[$meta:meta])* static $name:ident: $type:ty = $init:expr;) => {
-        $(#[$meta])* static $name: $type = $init;
-    };
-}
-pub(crate) use {global, thread_owned, thread_plain};

@@ -58,7 +58,7 @@ pub(crate) fn check(name: &str, schedules: usize, model: fn()) {
         if !super::BUGS.contains(&&*bug) {
             refuse(&format!("{PLANT}: there is no planted bug `{bug}`"));
         }
-        sync::plant(bug);
+        sync::plant(&bug);
     }
     let times = number(TIMES).map_or(1, |times| times.max(1) as usize);
     let seeds = number(SEED).map_or(SEEDS.to_vec(), |seed| vec![seed]);

@@ -1,6 +1,6 @@
-//! The queues of a pool: lists under loom's lock, with the API of crossbeam's.
+//! The queues of a pool: lists under the scheduler's lock, with the API of crossbeam's.
 //!
-//! Whether a list is empty is read without the lock: the read is no step of loom's, sees the newest
+//! Whether a list is empty is read without the lock: the read is no step, sees the newest
 //! value, and orders nothing.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ pub(crate) enum Steal<T> {
 
 /// The queue that belongs to no worker.
 pub(crate) struct Injector<T> {
-    /// Loom does not see it: a read is no step, and orders nothing.
+    /// The scheduler does not see it: a read is no step, and orders nothing.
     len: AtomicUsize,
     list: Mutex<VecDeque<T>>,
 }
