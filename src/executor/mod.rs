@@ -11,7 +11,7 @@
 //! | [`ThreadPool`]                   | its own, started at once       | another thread takes over its worker's place | actors stop with `ExecutorGone`   |
 //! | [`ThreadPool::global`]           | its own, started on first need | the same                                     | it never is                       |
 //! | `Rayon` (feature `rayon`)        | rayon's                        | keeps a thread of rayon's                    | it lives as long as actors use it |
-//! | `Tokio::new` (feature `tokio`)   | the runtime's workers          | keeps a worker                               | actors stop with `ExecutorGone`   |
+//! | `Tokio::new` (feature `tokio`)   | the runtime's workers          | another thread takes over its worker's place | actors stop with `ExecutorGone`   |
 //! | `Tokio::for_blocking`            | the runtime's, for blocking work | keeps one of those                         | actors stop with `ExecutorGone`   |
 //! | [`DrainQueue`]                   | those that run the queue       | keeps that thread                            | actors stop with `ExecutorGone`   |
 //! | any closure that takes a `Drain` | up to it                       | up to it                                     | it drops the drain: the same      |
