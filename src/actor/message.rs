@@ -47,7 +47,8 @@ use crate::error::SendError;
     message = "an actor of `{Self}` does not take this message",
     label = "`Handler<{M}>` is not implemented for `{Self}`",
     note = "implement `Handler` of the message's type for the state, or send a closure: \
-            `actor.send(|state| ..)`"
+            `actor.send(|state| ..)`",
+    note = "a message with an `AsyncHandler` is sent by `ask_async`"
 )]
 pub trait Handler<M>: Sized {
     /// The answer to the sender of an [`ask`](Actor::ask).

@@ -27,7 +27,8 @@ use crate::turn::blocking::before_pending;
 ///
 /// As a future it never runs a turn of any actor. Polled again after it was ready, it is ready with
 /// [`AskError::Taken`]. After [`Reason::Deadlock`], [`cancel`](Self::cancel) has the message.
-#[must_use = "an answer that is not looked at was not worth a question: use `send`"]
+#[must_use = "the question runs, and its answer is dropped: use `send` or `tell`; or `let _ =`, where it \
+              is an async turn"]
 pub struct Reply<R, M = ()> {
     inner: Inner<R, M>,
 }

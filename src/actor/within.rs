@@ -44,7 +44,7 @@ use crate::time::{Sleep, Timers};
 /// assert_eq!(runtime.block_on(reply.within_async(Duration::from_secs(60))).unwrap(), 7);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[must_use = "a future does nothing unless it is awaited"]
+#[must_use = "the limit does nothing unless it is awaited"]
 pub struct Within<T> {
     /// Before its limit: a task that is woken by what it waits for is not woken by the limit later.
     pub(super) inner: Option<T>,
