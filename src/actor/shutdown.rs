@@ -62,8 +62,10 @@ use crate::wait_list::{Entry, Place, Waiter};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// How many ended by themselves: all that they had accepted was run, unless a turn's panic or
-    /// the loss of their executor had stopped them.
+    /// How many ended without a stop by this call: all that they had accepted was run, unless a
+    /// turn's panic, the loss of their executor, or another call had stopped them. Of two shutdowns
+    /// at once, the one whose limit passes stops the actors; the report of the other counts them
+    /// here.
     pub ended: usize,
     /// How many were stopped when the time was over, and have ended.
     pub stopped: usize,
