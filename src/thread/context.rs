@@ -13,7 +13,9 @@
 //! - F3: a frame without a mailbox is work of the crate's own: it calls an executor or runs the
 //!   list, and no drain runs on top of it; or it is the ground of a drain ([`Local::drive`]), which
 //!   has let its mailbox go or is about to; or it says that the turn below waits for the drain on
-//!   top ([`Local::wait`]).
+//!   top ([`Local::wait`]). An executor that is called may run a turn, and in that the drain. So a
+//!   [`Drain`](crate::Drain) is run in no turn on top of such a call either: the executor would be
+//!   called again on top of it, and the stack would grow with the messages.
 //! - F4: the list is empty whenever `top` is null, but on the way to running it.
 //! - F5: the list holds entries of mailboxes, and beside it stand hints: references (never handles)
 //!   to mailboxes whose entry is elsewhere, and perhaps with a thread that is busy for long.
@@ -42,10 +44,12 @@ const WORK: *const Header = null();
 /// Work of the crate's own that runs the list: drains on top of it are this thread's outermost
 /// ones.
 const LIST: *const Header = without_provenance(1);
+/// Work of the crate's own that calls an executor.
+const EXECUTE: *const Header = without_provenance(2);
 /// The ground of a drain, which stands for its mailbox only while that is lent to it.
-const GROUND: *const Header = without_provenance(2);
+const GROUND: *const Header = without_provenance(3);
 /// A turn waits for the drain on top of it.
-const WAIT: *const Header = without_provenance(3);
+const WAIT: *const Header = without_provenance(4);
 
 /// One level of what this thread is inside of: a mailbox that it owns, or work of the crate's own.
 pub(crate) struct Frame {
@@ -94,7 +98,7 @@ impl Frame {
 
     /// True if it is work of the crate's own, which no drain runs on top of.
     fn is_work(&self) -> bool {
-        self.mailbox.get().addr() <= LIST.addr()
+        self.mailbox.get().addr() <= EXECUTE.addr()
     }
 
     /// The mailbox that it stands for.
@@ -266,6 +270,11 @@ impl Local {
         self.frames().next().is_some_and(Frame::is_work)
     }
 
+    /// True if a drain that is run here has to wait until this thread is inside no turn (F3).
+    pub(crate) fn defers_drains(&self) -> bool {
+        self.is_at_work() || self.frames().any(|frame| frame.mailbox.get() == EXECUTE)
+    }
+
     /// True if a drain that begins here would be this thread's outermost one.
     pub(crate) fn is_outermost(&self) -> bool {
         self.frames().next().is_none_or(|frame| frame.mailbox.get() == LIST)
@@ -359,6 +368,11 @@ impl Local {
     /// Runs work of the crate's own that no drain may run on top of.
     pub(crate) fn work<R>(&self, f: impl FnOnce() -> R) -> R {
         self.pushed(WORK, |_| f())
+    }
+
+    /// Calls an executor.
+    pub(crate) fn execute<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.pushed(EXECUTE, |_| f())
     }
 
     /// Runs the list.

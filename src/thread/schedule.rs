@@ -63,7 +63,7 @@ pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
         }
     } else if kept.header().raise_posted() {
         let drain = Queued::Hint(kept.to_ref()).into_drain();
-        local.work(|| submit(local, kept.header(), drain));
+        local.execute(|| submit(local, kept.header(), drain));
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn hand_over(local: &Local, owner: Owner) {
 pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
     let drain = Queued::Entry(entry).into_drain();
     // Whatever the executor does in this call, nothing runs on top of it.
-    local.work(|| submit(local, kept.header(), drain));
+    local.execute(|| submit(local, kept.header(), drain));
 }
 
 /// Sends a pending mailbox to the fallback, because its executor is gone or runs everything in the

@@ -80,15 +80,15 @@ impl Drain {
     ///
     /// Inside a turn (on a thread of rayon's that takes a job while it waits in `join`, say) it
     /// runs on top of that turn, and what it sends to idle actors goes to their executors. Inside
-    /// [`Executor::execute`](crate::Executor::execute) it is run as soon as the turn that led there
-    /// is over.
+    /// [`Executor::execute`](crate::Executor::execute), also in a turn that is run there, it is run
+    /// as soon as the turn that led there is over.
     pub fn run(mut self) {
         let Some(queued) = Queued::of_drain(&mut self) else { return };
         with_local(|local| {
             if !local.in_turn() {
                 return run_list(local, Some(queued), || None);
             }
-            if local.is_at_work() {
+            if local.defers_drains() {
                 if let Queued::Hint(cell) = &queued {
                     cell.header().lower_posted();
                 }

@@ -39,7 +39,7 @@ impl Drop for Guard {
 }
 
 /// Returns pending once, and is woken at once.
-async fn yield_now() {
+pub(crate) async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut yielded, true) {

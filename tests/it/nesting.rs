@@ -1,15 +1,16 @@
 //! A send from inside a turn runs after it, whatever the depth. All tests: `cargo test --release
 //! --test it nesting::`.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use crate::async_turns::yield_now;
 use crate::common::{Tally, in_turn, must_end, on_small_stack, size, tireless, waits};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Overflow, promise};
+use turnwise::{Actor, Budget, Drain, Executor, Overflow, WeakActor, promise};
 
 struct Link {
     next: Option<Actor<Link>>,
@@ -351,4 +352,91 @@ fn wakers_that_wait_are_called_one_after_the_other() {
             assert_eq!(count.load(Relaxed), len, "depth {depth}");
         }
     });
+}
+
+/// An executor that runs each drain in a turn of an actor of its own, and then `also` in that turn.
+fn in_turns(also: impl Fn() + Send + Sync + 'static) -> impl Fn(Drain) + Send + Sync {
+    move |drain| {
+        in_turn(|| {
+            drain.run();
+            also();
+        });
+    }
+}
+
+#[test]
+fn executors_that_run_drains_in_turns_of_their_own_need_a_small_stack() {
+    let len = size(20_000, 200_000);
+    let queue = Arc::new(DrainQueue::new());
+    let (pushes, runs) = (queue.handle(), queue.clone());
+    // The second one runs an event loop in each turn.
+    let executors: [Box<dyn Fn(Drain) + Send + Sync>; 2] = [
+        Box::new(in_turns(|| ())),
+        Box::new(move |drain| {
+            pushes.execute(drain);
+            in_turn(|| runs.run_until_idle());
+        }),
+    ];
+    for executor in executors {
+        on_small_stack(move || {
+            let n = Actor::builder().budget(Budget::turns(1)).executor(executor).spawn(0).unwrap();
+            let own = n.clone();
+            n.send(move |_| (0..len).for_each(|_| own.send(|n| *n += 1).unwrap())).unwrap();
+            // A turn that is suspended, and goes on by a drain of its own.
+            let turn = n.run(async move |n| {
+                for _ in 0..len {
+                    yield_now().await;
+                    *n += 1;
+                }
+            });
+            turn.wait().unwrap();
+            assert_eq!(n.call(|n| *n).wait().unwrap(), 2 * len);
+        });
+    }
+}
+
+#[test]
+fn a_turn_in_an_executor_gets_what_it_waits_for() {
+    type Wait = fn(&Actor<i32>);
+    let waits: [Wait; 9] = [
+        |n| assert_eq!(n.call(|n| *n).wait().unwrap(), 1),
+        |n| assert_eq!(n.with(|n| *n).unwrap(), 1),
+        |n| assert_eq!(n.run(async |n| *n).wait().unwrap(), 1),
+        |n| n.idle().wait().unwrap(),
+        |n| {
+            n.close();
+            n.ended().wait().unwrap();
+        },
+        |n| {
+            n.stop();
+            n.ended().wait().unwrap();
+        },
+        |n| {
+            let (promise, reply) = promise();
+            n.posted().send(move |n| promise.keep(*n)).unwrap();
+            assert_eq!(reply.wait().unwrap(), 1);
+        },
+        |n| n.waiting().send(|_| ()).wait().unwrap(),
+        |n| {
+            let waits = n.clone();
+            in_turn(move || Actor::new(waits).call(|n| n.call(|n| *n).wait()).wait().unwrap())
+                .unwrap();
+        },
+    ];
+    for wait in waits {
+        must_end(move || {
+            let (actor, once) =
+                (Arc::new(OnceLock::<WeakActor<i32>>::new()), AtomicBool::new(false));
+            let asked = actor.clone();
+            let builder = Actor::builder().capacity(2, Overflow::Reject).budget(Budget::turns(1));
+            let builder = builder.executor(in_turns(move || {
+                if !once.swap(true, SeqCst) {
+                    wait(&asked.get().unwrap().upgrade().unwrap());
+                }
+            }));
+            let n = builder.spawn(0).unwrap();
+            actor.set(n.downgrade()).unwrap();
+            n.send(|n| *n += 1).unwrap();
+        });
+    }
 }
