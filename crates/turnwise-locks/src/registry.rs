@@ -28,14 +28,13 @@ mod thin;
 use std::any::Any;
 use std::borrow::Borrow;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hashbrown::DefaultHashBuilder;
+use hashbrown::{DefaultHashBuilder, HashMap};
 use turnwise::time::{Timer, Timers};
 use turnwise::{Actor, Clock, Limit, MonotonicClock, Spawner};
 
@@ -468,7 +467,8 @@ impl<K, S> Registry<K, S> {
             *entry.pins(Kind::Key) += 1;
             return Unpinned::Last(entry.actor().clone());
         }
-        let beside = keys.beside.remove(&place.at);
+        // Most keys have nothing there, and then nothing is hashed.
+        let beside = if keys.beside.is_empty() { None } else { keys.beside.remove(&place.at) };
         Unpinned::Gone(keys.table.remove(place.at), beside)
     }
 }

@@ -3,9 +3,9 @@
 //! An applicant is hashed once, before anything of its turn has happened, and its hash is kept: so
 //! a table that grows calls no code of the user's.
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
 
-use hashbrown::HashTable;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 struct Seat<Id> {
     hash: u64,
@@ -15,13 +15,13 @@ struct Seat<Id> {
 
 pub(super) struct Seats<Id> {
     table: HashTable<Seat<Id>>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
 }
 
 /// The hashes of those who are in, which any thread may look at.
 pub(super) struct Winners {
     hashes: Box<[u64]>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
 }
 
 impl Winners {
@@ -33,7 +33,7 @@ impl Winners {
 
 impl<Id: Hash + Eq> Seats<Id> {
     pub(super) fn with_capacity(seats: usize) -> Self {
-        Seats { table: HashTable::with_capacity(seats), hasher: RandomState::new() }
+        Seats { table: HashTable::with_capacity(seats), hasher: DefaultHashBuilder::default() }
     }
 
     /// User code is in there, as in whatever compares applicants.
