@@ -28,7 +28,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use machine::{Entered, Host, Machine, Refusal, Request, Term};
+use machine::{Entered, Host, LetIn, Machine, Refusal, Request, Term};
 
 /// Room for many readers, or for one writer.
 const ALL: u64 = 9;
@@ -294,20 +294,20 @@ impl Host<Ticket, Hold> for Desk {
         self.1 == Fault::GrantToTheGone || !self.0.cancelled.borrow().contains(&ticket.0)
     }
 
-    fn let_in(&mut self, ticket: Ticket, fence: u64) -> Option<Hold> {
+    fn let_in(&mut self, _: &Request, ticket: Ticket, fence: u64, _: bool) -> LetIn<Hold> {
         if !self.waits(&ticket) {
-            return None;
+            return LetIn::Gone;
         }
         let mut number = ticket.0;
         if self.1 == Fault::Lifo {
-            number = self.0.queue.borrow().last()?.0;
+            number = self.0.queue.borrow().last().map_or(number, |last| last.0);
         }
         let term = Hold::new(&self.0, ticket.1, self.1);
         self.0.events.borrow_mut().push(Event::LetIn(number, fence, term.clone()));
-        Some(term)
+        LetIn::Holds(term)
     }
 
-    fn join(&mut self, ticket: Ticket, fence: u64, term: &Hold) -> bool {
+    fn join(&mut self, _: &Request, ticket: Ticket, fence: u64, term: &Hold) -> bool {
         if !self.waits(&ticket) {
             return false;
         }
@@ -993,11 +993,11 @@ impl Host<u64, Seen> for Counts {
         true
     }
 
-    fn let_in(&mut self, _: u64, fence: u64) -> Option<Seen> {
-        Some(Seen(self.0.clone(), Duration::from_secs(100 + fence)))
+    fn let_in(&mut self, _: &Request, _: u64, fence: u64, _: bool) -> LetIn<Seen> {
+        LetIn::Holds(Seen(self.0.clone(), Duration::from_secs(100 + fence)))
     }
 
-    fn join(&mut self, _: u64, _: u64, _: &Seen) -> bool {
+    fn join(&mut self, _: &Request, _: u64, _: u64, _: &Seen) -> bool {
         true
     }
 

@@ -12,11 +12,11 @@ use turnwise::time::Sleep;
 use turnwise::{AskError, Limit, Reply, WaitError, in_turn};
 
 use super::error::LockError;
-use super::fast::{Asking, FastPermit};
+use super::fast::{Asking, FastPermit, Lender};
 use super::guard::{Held, Thin};
 use super::place::{LockSet, Place};
-use super::turns::{Ask, Common, Core, Outcome, Step};
-use crate::limits::{Limits, Terms};
+use super::turns::{Ask, Common, Core, Granted, Outcome, Step};
+use crate::limits::{Limits, Terms, Wait};
 use crate::registry::Slot;
 
 mod sealed {
@@ -84,17 +84,18 @@ pub struct Acquire<K: Send + Sync + 'static, G, E = LockError> {
     place: Option<Place<K>>,
     stage: Stage<K>,
     number: u64,
-    terms: Terms,
+    /// Its limit, if it has one.
+    limit: Option<Wait>,
     sleep: Option<Sleep>,
     guard: PhantomData<fn() -> Result<G, E>>,
 }
 
 enum Stage<K: Send + Sync + 'static> {
     /// The request waits for its turn in the lock's mailbox: not for the lock.
-    Asked(Reply<Step>),
+    Asked(Reply<Step<K>>),
     /// It is in the queue.
-    Waits(Reply<Outcome>),
-    Over(Outcome),
+    Waits(Reply<Outcome<K>>),
+    Over(Outcome<K>),
     /// It holds a key that has no mailbox.
     Thin(Thin<K>),
     /// It holds a permit that was there.
@@ -103,7 +104,7 @@ enum Stage<K: Send + Sync + 'static> {
 }
 
 impl<K: Send + Sync + 'static> Stage<K> {
-    fn after(step: Step) -> Self {
+    fn after(step: Step<K>) -> Self {
         match step {
             Step::Over(outcome) => Stage::Over(outcome),
             Step::Waits(reply) => Stage::Waits(reply),
@@ -132,14 +133,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     }
 
     fn over(stage: Stage<K>) -> Self {
-        Acquire {
-            place: None,
-            stage,
-            number: 0,
-            terms: Terms::NONE,
-            sleep: None,
-            guard: PhantomData,
-        }
+        Acquire { place: None, stage, number: 0, limit: None, sleep: None, guard: PhantomData }
     }
 
     /// Takes a place in the queue, or the lock.
@@ -156,10 +150,11 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
             terms,
             immediate: limits.is_immediate(),
             known: place.known(),
-            actor: terms.are_limits().then(|| place.actor.downgrade()),
+            actor: terms.are_limits().then(|| place.actor().downgrade()),
         };
         let stage = enter(&place, ask);
-        Acquire { place: Some(place), stage, number, terms, sleep: None, guard: PhantomData }
+        let limit = terms.wait;
+        Acquire { place: Some(place), stage, number, limit, sleep: None, guard: PhantomData }
     }
 
     /// Is it over: does it hold the lock, or never will? Wait-free.
@@ -177,10 +172,10 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     }
 
     /// The time is over: it is not let in any more, unless it was just now.
-    fn time_out(&mut self, reply: Reply<Outcome>) -> Stage<K> {
+    fn time_out(&mut self, reply: Reply<Outcome<K>>) -> Stage<K> {
         match reply.cancel() {
             Ok(()) => {
-                let called = self.terms.wait.map_or(Duration::ZERO, |wait| wait.called);
+                let called = self.limit.map_or(Duration::ZERO, |wait| wait.called);
                 let waited = self.now().saturating_sub(called);
                 if let Some(place) = self.place.take() {
                     place.end(Core::give_up);
@@ -223,7 +218,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn wait(mut self) -> Result<G, LockError> {
-        let until = self.terms.wait.map(|wait| wait.at);
+        let until = self.limit.map(|limit| limit.at);
         self.wait_until(until, true).unwrap_or(Err(LockError::Taken))
     }
 
@@ -246,7 +241,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<G, LockError>> {
-        let own = self.terms.wait.map(|wait| wait.at);
+        let own = self.limit.map(|limit| limit.at);
         let other = match limit.into() {
             Limit::Unlimited => None,
             Limit::Immediate => Some(Duration::ZERO),
@@ -292,12 +287,12 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
         }
     }
 
-    fn finish(&mut self, outcome: Outcome) -> Result<G, LockError> {
+    fn finish(&mut self, outcome: Outcome<K>) -> Result<G, LockError> {
         let place = self.place.take();
-        let grant = outcome?;
-        match place {
-            Some(place) => Ok(G::of(Held::fat(place, grant))),
-            None => unreachable!("what is granted has a place"),
+        match (outcome?, place) {
+            (Granted::Lent(permit), _) => Ok(G::of(Held::fast(permit))),
+            (Granted::Hold(grant), Some(place)) => Ok(G::of(Held::fat(place, grant))),
+            (Granted::Hold(_), None) => unreachable!("what is granted has a place"),
         }
     }
 }
@@ -306,34 +301,43 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
 fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask<K>) -> Stage<K> {
     let mut ask = Some(ask);
     let taken = &mut ask;
-    let (set, common) = (place.lock_set(), place.common());
-    let here = set.map(|set| &**set);
-    let entered = place.actor.try_with(move |slot| step(here, common, slot, taken, None));
+    let (set, common, lender) = (place.lock_set(), place.common(), place.lender());
+    let here = Here { set: set.map(|set| &**set), common, lender };
+    let entered = place.actor().try_with(move |slot| step(here, slot, taken, None));
     if let Ok(step) = entered {
         return Stage::after(step);
     }
-    let (set, common) = (set.cloned(), common.clone());
+    let (set, common, lender) = (set.cloned(), common.clone(), lender.cloned());
     // F2: from before the end of the call that takes the place.
     let asking = Asking::new(&common);
-    let turn = move |slot: &mut _| step(set.as_deref(), &common, slot, &mut ask, asking);
+    let turn = move |slot: &mut _| {
+        let here = Here { set: set.as_deref(), common: &common, lender: lender.as_ref() };
+        step(here, slot, &mut ask, asking)
+    };
     // As in `tell`: not put off to the end of this thread's turn.
-    let actor = &place.actor;
+    let actor = place.actor();
     Stage::Asked(if in_turn() { actor.posted().call(turn) } else { actor.call(turn) })
 }
 
+/// The lock that a turn is of.
+struct Here<'a, K: Send + Sync + 'static> {
+    set: Option<&'a LockSet<K>>,
+    common: &'a Arc<Common>,
+    lender: Option<&'a Arc<Lender<K>>>,
+}
+
 fn step<K: Send + Sync + 'static>(
-    set: Option<&LockSet<K>>,
-    common: &Arc<Common>,
+    here: Here<'_, K>,
     slot: &mut Slot<K, Core<K>>,
     ask: &mut Option<Ask<K>>,
     asking: Option<Asking>,
-) -> Step {
-    let core = match set {
+) -> Step<K> {
+    let core = match here.set {
         Some(set) => Some(set.registry.state(slot)),
         None => slot.state.as_mut(),
     };
     match (core, ask.take()) {
-        (Some(core), Some(ask)) => core.enter(ask, asking, common),
+        (Some(core), Some(ask)) => core.enter(ask, asking, here.common, here.lender),
         _ => Step::Over(Err(LockError::Closed)),
     }
 }
@@ -344,22 +348,17 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E: Failure> Future for Acquire<K,
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         loop {
-            let waits = match std::mem::replace(&mut this.stage, Stage::Taken) {
-                Stage::Fast(permit) => return Poll::Ready(Ok(G::of(Held::fast(permit)))),
-                Stage::Thin(thin) => return Poll::Ready(Ok(G::of(Held::thin(thin)))),
-                Stage::Over(outcome) => return Poll::Ready(this.finish(outcome).map_err(E::of)),
-                Stage::Taken => return Poll::Ready(Err(E::of(LockError::Taken))),
-                waits => waits,
-            };
-            // In place: a waker, or a clock, that panics leaves the request as it is.
-            this.stage = waits;
+            // What waits stays in its place: a waker, or a clock, that panics leaves it as it is.
             this.stage = match &mut this.stage {
                 Stage::Asked(reply) => match ready!(Pin::new(reply).poll(cx)) {
                     Ok(step) => Stage::after(step),
                     Err(error) => this.give_in(error),
                 },
                 Stage::Waits(reply) => match Pin::new(reply).poll(cx) {
-                    Poll::Ready(Ok(outcome)) => Stage::Over(outcome),
+                    Poll::Ready(Ok(outcome)) => {
+                        this.stage = Stage::Taken;
+                        return Poll::Ready(this.finish(outcome).map_err(E::of));
+                    }
                     Poll::Ready(Err(error)) => this.give_in(error),
                     Poll::Pending if !this.is_late(cx) => return Poll::Pending,
                     Poll::Pending => match std::mem::replace(&mut this.stage, Stage::Taken) {
@@ -367,7 +366,14 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E: Failure> Future for Acquire<K,
                         _ => unreachable!("it waits"),
                     },
                 },
-                _ => unreachable!("it waits"),
+                _ => match std::mem::replace(&mut this.stage, Stage::Taken) {
+                    Stage::Fast(permit) => return Poll::Ready(Ok(G::of(Held::fast(permit)))),
+                    Stage::Thin(thin) => return Poll::Ready(Ok(G::of(Held::thin(thin)))),
+                    Stage::Over(outcome) => {
+                        return Poll::Ready(this.finish(outcome).map_err(E::of));
+                    }
+                    _ => return Poll::Ready(Err(E::of(LockError::Taken))),
+                },
             };
         }
     }
@@ -376,7 +382,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E: Failure> Future for Acquire<K,
 impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     /// True if its time is over. If not, the task is woken when it is.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
-        let (Some(wait), Some(place)) = (self.terms.wait, &self.place) else { return false };
+        let (Some(wait), Some(place)) = (self.limit, &self.place) else { return false };
         let common = place.common();
         let left = wait.at.saturating_sub(common.now());
         let sleep = self.sleep.get_or_insert_with(|| common.timers.sleep(left));

@@ -3,7 +3,8 @@
 //! A semaphore lends its room to one atomic word, [`Available`]. A permit is a compare-and-swap
 //! there, and so is its release: no turn, no lock. A request that cannot be met so, because it has
 //! to wait or wants a lease, is a turn that takes the word's permits away and decides by the queue.
-//! A turn that leaves no waiter behind lends what room there is again.
+//! A turn that leaves no waiter behind lends what room there is again. A request that has waited,
+//! without a lease, is lent its permits by the turn that lets it in: it becomes no hold either.
 //!
 //! - F1: a permit is in the word or held by a [`FastPermit`], and the machine counts both as used;
 //!   or it is the machine's, held or not.
@@ -23,7 +24,7 @@ use turnwise::Actor;
 
 use super::guard::was_lost;
 use super::hold_state::HoldState;
-use super::place::{Kept, Place, tell};
+use super::place::{Place, tell};
 use super::turns::{Common, Core};
 use crate::registry::Slot;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -208,8 +209,8 @@ pub(super) struct Lender<K: Send + Sync + 'static> {
 }
 
 impl<K: Send + Sync + 'static> Lender<K> {
-    pub(super) fn place(&self) -> Place<K> {
-        Place { kept: Kept::Alone(self.common.clone()), actor: self.actor.clone() }
+    pub(super) fn place(self: &Arc<Self>) -> Place<K> {
+        Place::Alone(self.clone())
     }
 
     /// How many permits a request would get at once. Stale on return.
@@ -225,13 +226,7 @@ impl<K: Send + Sync + 'static> Lender<K> {
     /// A permit that comes without a turn.
     pub(super) fn lend(self: &Arc<Self>, permits: u64) -> Option<FastPermit<K>> {
         let fence = self.take(permits)?;
-        Some(FastPermit {
-            lender: self.clone(),
-            permits,
-            fence,
-            known: OnceLock::new(),
-            held: true,
-        })
+        Some(FastPermit::new(self.clone(), permits, fence))
     }
 
     /// Puts back what was taken.
@@ -242,8 +237,15 @@ impl<K: Send + Sync + 'static> Lender<K> {
     }
 
     /// The machine gets permits back.
-    #[cold]
     fn pay_back(&self, permits: u64) {
+        let here = |slot: &mut Slot<K, Core<K>>| {
+            if let Some(core) = &mut slot.state {
+                core.pay_back(permits, &self.common);
+            }
+        };
+        if self.actor.try_with(here).is_ok() {
+            return;
+        }
         let common = self.common.clone();
         tell(&self.actor, move |slot| {
             if let Some(core) = &mut slot.state {
@@ -269,6 +271,11 @@ pub(super) struct FastPermit<K: Send + Sync + 'static> {
 }
 
 impl<K: Send + Sync + 'static> FastPermit<K> {
+    /// Permits that are lent.
+    pub(super) fn new(lender: Arc<Lender<K>>, permits: u64, fence: u64) -> Self {
+        FastPermit { lender, permits, fence, known: OnceLock::new(), held: true }
+    }
+
     pub(super) fn fence(&self) -> u64 {
         self.fence
     }
@@ -320,8 +327,7 @@ impl<K: Send + Sync + 'static> FastPermit<K> {
     /// A part of one that the machine does not know, and that has more.
     pub(super) fn split(&mut self, permits: u64) -> Self {
         self.permits -= permits;
-        let (lender, fence) = (self.lender.clone(), self.lender.common.fence());
-        FastPermit { lender, permits, fence, known: OnceLock::new(), held: true }
+        FastPermit::new(self.lender.clone(), permits, self.lender.common.fence())
     }
 
     /// Lets go. True: it was lost before.

@@ -12,7 +12,7 @@ use super::fast::FastPermit;
 use super::fence::Fence;
 use super::hold_state::{HoldState, Lost};
 use super::machine::Term;
-use super::place::{Kept, LockSet, Place, tell};
+use super::place::{LockSet, Place, tell};
 use super::turns::{Common, Core, Grant};
 use crate::registry::{self, Beside, Kind, Pin, Slot, comparing};
 
@@ -90,8 +90,8 @@ impl<K: Send + Sync + 'static> Thin<K> {
             return None;
         }
         let (actor, beside) = self.set.registry.let_go(self.place)?;
-        let kept = Kept::Key(Pin::new(self.set.clone(), self.place, Kind::Run));
-        Some((Place { kept, actor }, hold_state_of(beside)))
+        let pin = Pin::new(self.set.clone(), self.place, Kind::Run);
+        Some((Place::Key(pin, actor), hold_state_of(beside)))
     }
 
     /// Lets go. True: it was lost before.
@@ -158,7 +158,7 @@ impl<K: Send + Sync + 'static> Held<K> {
     /// Its lock's mailbox, and what its guards share.
     fn known(&self) -> (&Actor<Slot<K, Core<K>>>, &Arc<HoldState>) {
         match &self.0 {
-            Body::Fat(fat) => (&fat.place().actor, &fat.grant.hold_state),
+            Body::Fat(fat) => (fat.place().actor(), &fat.grant.hold_state),
             Body::Thin(thin) => {
                 let (actor, hold_state) = thin.known();
                 (actor, hold_state)

@@ -15,7 +15,7 @@ use super::acquire::{Acquire, Wanted};
 use super::error::LockError;
 use super::fence::Fence;
 use super::guard::Thin;
-use super::place::{Kept, LockSet, Place};
+use super::place::{LockSet, Place};
 use super::turns::{Common, Core};
 use crate::keyed::NotStarted;
 use crate::limits::Limits;
@@ -129,7 +129,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         let pin = Pin::new(self.set.clone(), place, Kind::Run);
         let terms = limits.terms(|| set.common.now());
         let wanted = Wanted { owner: owner.map(|owner| owner.number), weight, limits };
-        Acquire::new(Place { kept: Kept::Key(pin), actor }, wanted, terms)
+        Acquire::new(Place::Key(pin, actor), wanted, terms)
     }
 
     fn mailbox<Q>(&self, key: &Q) -> Option<Actor<Slot<K, Core<K>>>>

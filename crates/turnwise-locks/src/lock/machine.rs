@@ -50,11 +50,11 @@ pub(crate) trait Host<W, T> {
     fn fence(&mut self) -> u64;
     /// True if it still waits.
     fn waits(&self, ticket: &W) -> bool;
-    /// Lets in one that waited, or learns that it has gone.
-    fn let_in(&mut self, ticket: W, fence: u64) -> Option<T>;
+    /// Lets in one that waited, or learns that it has gone. `measured`: it has to be a hold.
+    fn let_in(&mut self, request: &Request, ticket: W, fence: u64, measured: bool) -> LetIn<T>;
     /// Lets one into the hold that its owner has got meanwhile, or learns that it has gone (false).
     /// It has [entered](Term::enter).
-    fn join(&mut self, ticket: W, fence: u64, term: &T) -> bool;
+    fn join(&mut self, request: &Request, ticket: W, fence: u64, term: &T) -> bool;
     /// Sends one away that waited, or learns that it has gone (false).
     fn refuse(&mut self, ticket: W, why: Refusal) -> bool;
 }
@@ -89,6 +89,15 @@ pub(crate) struct Request {
     pub(crate) immediate: bool,
     /// Refused if it would wait longer than this.
     pub(crate) patience: Option<Duration>,
+}
+
+/// What has come of one that waited.
+#[derive(Debug)]
+pub(crate) enum LetIn<T> {
+    Holds(T),
+    /// It was lent its room, and is no hold.
+    Lent,
+    Gone,
 }
 
 /// The answer to a request at once.
@@ -290,6 +299,10 @@ impl<W, T: Term + Clone> Machine<W, T> {
     fn put(&mut self, mut hold: Hold<T>) {
         hold.due = hold.term.due();
         self.dues.extend(hold.due.map(|due| (due, hold.fence)));
+        self.put_unleased(hold);
+    }
+
+    fn put_unleased(&mut self, hold: Hold<T>) {
         if let Some(owner) = hold.owner {
             self.owners.entry(owner).or_default().fence = Some(hold.fence);
         }
@@ -359,7 +372,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         if let Some(entered) = self.again(&request, host) {
             return entered;
         }
-        if !self.fits(request.weight) {
+        if !self.dues.is_empty() && !self.fits(request.weight) {
             self.expire(host);
             // The owner may have been let in for what was over.
             if let Some(entered) = self.again(&request, host) {
@@ -429,7 +442,12 @@ impl<W, T: Term + Clone> Machine<W, T> {
     fn hold(&mut self, request: &Request, fence: u64, term: T, since: Option<Duration>) {
         self.used += request.weight;
         let entry = (request.number, request.weight);
-        self.put(Hold::new((fence, request.owner), entry, since, term));
+        let hold = Hold::new((fence, request.owner), entry, since, term);
+        // One with a lease is timed. A lease that is set from now on is minded.
+        match request.timed {
+            true => self.put(hold),
+            false => self.put_unleased(hold),
+        }
     }
 
     /// How many wait: those in the queue that have not said that they are gone.
@@ -676,20 +694,22 @@ impl<W, T: Term + Clone> Machine<W, T> {
             if !gone && late.is_none() && !self.fits(head.request.weight) {
                 return;
             }
-            let Some(Waiter { request, ticket, .. }) = self.take_from_queue(0) else { return };
+            let Some(Waiter { request, ticket, .. }) = self.queue.pop_front() else { return };
+            self.about(request.owner, |owner| owner.waiting -= 1);
             if gone {
                 self.gone -= 1;
             } else if let Some(at) = late.and(now) {
                 self.send_away(ticket, Refusal::TimedOut { at }, host);
             } else {
                 let fence = host.fence();
-                match host.let_in(ticket, fence) {
-                    Some(term) => {
+                match host.let_in(&request, ticket, fence, self.measured) {
+                    LetIn::Holds(term) => {
                         let since = now.filter(|_| self.measured || request.timed);
                         self.hold(&request, fence, term, since);
                         self.join(&request, fence, &mut now, host);
                     }
-                    None => self.gone -= 1,
+                    LetIn::Lent => self.used += request.weight,
+                    LetIn::Gone => self.gone -= 1,
                 }
             }
         }
@@ -726,7 +746,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
             } else if request.weight > weight {
                 term.exit();
                 host.refuse(ticket, Refusal::Deadlock)
-            } else if host.join(ticket, fence, &term) {
+            } else if host.join(&request, ticket, fence, &term) {
                 if let Some(hold) = self.holds.get_mut(fence) {
                     hold.entries.push((request.number, request.weight));
                 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use turnwise::{Actor, in_turn};
 
+use super::fast::Lender;
 use super::hold_state::HoldState;
 use super::turns::{Common, Core};
 use crate::estimate::Estimate;
@@ -48,91 +49,89 @@ impl<K: Send + Sync + 'static> Access for Arc<LockSet<K>> {
     }
 }
 
-/// The pin that keeps a lock there while it is used.
-pub(super) enum Kept<K: Send + Sync + 'static> {
-    /// Its key is pinned.
-    Key(Pin<Arc<LockSet<K>>>),
-    /// It is no key's: a semaphore.
-    Alone(Arc<Common>),
-}
-
-impl<K: Send + Sync + 'static> Kept<K> {
-    fn common(&self) -> &Arc<Common> {
-        match self {
-            Kept::Key(pin) => &pin.access().common,
-            Kept::Alone(common) => common,
-        }
-    }
-
-    /// The estimate of how long a key is held outlives its lock.
-    fn remember(&self, core: &Core<K>) {
-        if let (Kept::Key(pin), Some(estimate)) = (self, core.known()) {
-            pin.access().registry.estimates.put(pin.place().hash, estimate);
-        }
-    }
-
-    /// The last thing of a turn.
-    fn finish(self, slot: &mut Slot<K, Core<K>>) {
-        match self {
-            Kept::Key(pin) => pin.finish(slot),
-            Kept::Alone(..) => {}
-        }
-    }
-}
-
 /// One use of a lock: it lives as long as this does.
-pub(super) struct Place<K: Send + Sync + 'static> {
-    pub(super) kept: Kept<K>,
-    pub(super) actor: Actor<Slot<K, Core<K>>>,
+pub(super) enum Place<K: Send + Sync + 'static> {
+    /// Its key is pinned, and this is the key's mailbox.
+    Key(Pin<Arc<LockSet<K>>>, Actor<Slot<K, Core<K>>>),
+    /// It is no key's: a semaphore.
+    Alone(Arc<Lender<K>>),
 }
 
 impl<K: Send + Sync + 'static> Place<K> {
     pub(super) fn common(&self) -> &Arc<Common> {
-        self.kept.common()
+        match self {
+            Place::Key(pin, _) => &pin.access().common,
+            Place::Alone(lender) => &lender.common,
+        }
+    }
+
+    pub(super) fn actor(&self) -> &Actor<Slot<K, Core<K>>> {
+        match self {
+            Place::Key(_, actor) => actor,
+            Place::Alone(lender) => &lender.actor,
+        }
+    }
+
+    /// A semaphore, which lends permits.
+    pub(super) fn lender(&self) -> Option<&Arc<Lender<K>>> {
+        match self {
+            Place::Key(..) => None,
+            Place::Alone(lender) => Some(lender),
+        }
     }
 
     pub(super) fn lock_set(&self) -> Option<&Arc<LockSet<K>>> {
-        match &self.kept {
-            Kept::Key(pin) => Some(pin.access()),
-            Kept::Alone(..) => None,
+        match self {
+            Place::Key(pin, _) => Some(pin.access()),
+            Place::Alone(_) => None,
         }
     }
 
     /// The place of a part of this use. Of a semaphore.
     pub(super) fn again(&self) -> Self {
-        match &self.kept {
-            Kept::Alone(common) => {
-                Place { kept: Kept::Alone(common.clone()), actor: self.actor.clone() }
-            }
-            Kept::Key(_) => unreachable!("a semaphore's holds are not a key's"),
+        match self {
+            Place::Key(..) => unreachable!("a semaphore's holds are not a key's"),
+            Place::Alone(lender) => Place::Alone(lender.clone()),
         }
     }
 
     /// From now on it is measured how long its key is held.
     pub(super) fn want(&self) {
-        if let Kept::Key(pin) = &self.kept {
+        if let Place::Key(pin, _) = self {
             pin.access().registry.estimates.want();
         }
     }
 
     /// The estimate of how long its key is held, if there was a request for it.
     pub(super) fn known(&self) -> Option<Estimate> {
-        match &self.kept {
-            Kept::Key(pin) => pin.access().known(pin.place().hash),
-            Kept::Alone(..) => None,
+        match self {
+            Place::Key(pin, _) => pin.access().known(pin.place().hash),
+            Place::Alone(_) => None,
         }
     }
 
     /// The last turn of this use.
     pub(super) fn end(self, f: impl FnOnce(&mut Core<K>, &Arc<Common>) + Send + 'static) {
-        let Place { kept, actor } = self;
-        tell(&actor, move |slot| {
-            if let Some(core) = &mut slot.state {
-                f(core, kept.common());
-                kept.remember(core);
+        match self {
+            Place::Key(pin, actor) => tell(&actor, move |slot| {
+                if let Some(core) = &mut slot.state {
+                    f(core, &pin.access().common);
+                    // The estimate of how long a key is held outlives its lock.
+                    if let Some(estimate) = core.known() {
+                        pin.access().registry.estimates.put(pin.place().hash, estimate);
+                    }
+                }
+                pin.finish(slot);
+            }),
+            Place::Alone(lender) => {
+                let common = lender.common.clone();
+                tell(&lender.actor, move |slot| {
+                    if let Some(core) = &mut slot.state {
+                        f(core, &common);
+                    }
+                });
             }
-            kept.finish(slot);
-        });
+        }
     }
 
     pub(super) fn leave(self, fence: u64, number: u64) {

@@ -12,9 +12,9 @@ use turnwise::time::{Timer, Timers};
 use turnwise::{Promise, Reply, WeakActor, promise, promise_on};
 
 use super::error::LockError;
-use super::fast::{Asking, Available};
+use super::fast::{Asking, Available, FastPermit, Lender};
 use super::hold_state::HoldState;
-use super::machine::{Entered, Host, Machine, Refusal, Request, Term, View};
+use super::machine::{Entered, Host, LetIn, Machine, Refusal, Request, Term, View};
 use super::place::{Place, tell_here};
 use crate::estimate::Estimate;
 use crate::limits::{Terms, shown};
@@ -67,7 +67,7 @@ impl Common {
     }
 
     /// The answer to a request that waits.
-    fn promise(&self) -> (Promise<Outcome>, Reply<Outcome>) {
+    fn promise<T: Send + 'static>(&self) -> (Promise<T>, Reply<T>) {
         match self.on_machine_clock {
             true => promise(),
             false => promise_on(self.timers.clock().clone()),
@@ -96,7 +96,7 @@ impl Common {
 
 /// The state of a lock's mailbox.
 pub(super) struct Core<K: Send + Sync + 'static> {
-    machine: Machine<Ticket, Arc<HoldState>>,
+    machine: Machine<Ticket<K>, Arc<HoldState>>,
     /// Of a semaphore: none of its permits is in the word.
     away: bool,
     alarm: Option<Alarm<K>>,
@@ -144,6 +144,11 @@ pub(super) struct Grant {
 }
 
 impl Grant {
+    fn of(request: &Request, fence: u64, hold_state: Arc<HoldState>) -> Self {
+        let Request { number, weight, owner, .. } = *request;
+        Grant { fence, number, hold_state, weight, shared: owner.is_some() }
+    }
+
     /// Gives back what it stands for.
     pub(super) fn end<K: Send + Sync + 'static>(&self, place: Place<K>) {
         if self.shared {
@@ -153,23 +158,38 @@ impl Grant {
     }
 }
 
+/// What a request is granted.
+pub(super) enum Granted<K: Send + Sync + 'static> {
+    Hold(Grant),
+    /// Of a semaphore. Dropped, it is given back.
+    Lent(FastPermit<K>),
+}
+
+impl<K: Send + Sync + 'static> Granted<K> {
+    /// Gives it back.
+    pub(super) fn end(self, place: Place<K>) {
+        if let Granted::Hold(grant) = self {
+            grant.end(place);
+        }
+    }
+}
+
 /// The answer to a request that has waited.
-pub(super) type Outcome = Result<Grant, LockError>;
+pub(super) type Outcome<K> = Result<Granted<K>, LockError>;
 
 /// The answer to a request in its turn.
-pub(super) enum Step {
-    Over(Outcome),
-    Waits(Reply<Outcome>),
+pub(super) enum Step<K: Send + Sync + 'static> {
+    Over(Outcome<K>),
+    Waits(Reply<Outcome<K>>),
 }
 
 /// A request that waits.
-struct Ticket {
-    promise: Promise<Outcome>,
-    number: u64,
-    weight: u64,
+struct Ticket<K: Send + Sync + 'static> {
+    promise: Promise<Outcome<K>>,
     called: Duration,
-    shared: bool,
     lease: Option<Duration>,
+    /// It may be lent permits, and needs no hold.
+    lender: Option<Arc<Lender<K>>>,
 }
 
 /// The world around a machine: the clock, fences, and the promises of those that wait.
@@ -190,7 +210,7 @@ impl LockHost<'_> {
     }
 }
 
-impl Host<Ticket, Arc<HoldState>> for LockHost<'_> {
+impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<HoldState>> for LockHost<'_> {
     fn now(&mut self) -> Duration {
         self.0.now()
     }
@@ -199,26 +219,52 @@ impl Host<Ticket, Arc<HoldState>> for LockHost<'_> {
         self.0.fence()
     }
 
-    fn waits(&self, ticket: &Ticket) -> bool {
+    fn waits(&self, ticket: &Ticket<K>) -> bool {
         !ticket.promise.is_cancelled()
     }
 
-    fn let_in(&mut self, ticket: Ticket, fence: u64) -> Option<Arc<HoldState>> {
-        let Ticket { promise, number, weight, lease, shared, .. } = ticket;
+    // One that has gone meanwhile gets nothing: the next does, in this very turn.
+    fn let_in(
+        &mut self,
+        request: &Request,
+        ticket: Ticket<K>,
+        fence: u64,
+        measured: bool,
+    ) -> LetIn<Arc<HoldState>> {
+        let Ticket { promise, lease, lender, .. } = ticket;
+        if let Some(lender) = lender.filter(|_| !measured) {
+            let permit = FastPermit::new(lender, request.weight, fence);
+            return match promise.try_keep(Ok(Granted::Lent(permit))) {
+                Ok(()) => LetIn::Lent,
+                Err(unwanted) => {
+                    // The machine has not counted it.
+                    if let Ok(Granted::Lent(mut permit)) = unwanted {
+                        permit.disarm();
+                    }
+                    LetIn::Gone
+                }
+            };
+        }
         let hold_state = self.hold(lease);
-        let grant = Grant { fence, number, weight, hold_state: hold_state.clone(), shared };
-        // One that has gone meanwhile does not get it: the next does, in this very turn.
-        promise.try_keep(Ok(grant)).is_ok().then_some(hold_state)
+        let grant = Granted::Hold(Grant::of(request, fence, hold_state.clone()));
+        let kept = promise.try_keep(Ok(grant));
+        if kept.is_ok() { LetIn::Holds(hold_state) } else { LetIn::Gone }
     }
 
-    fn join(&mut self, ticket: Ticket, fence: u64, hold_state: &Arc<HoldState>) -> bool {
-        let Ticket { promise, number, weight, lease, shared, .. } = ticket;
+    fn join(
+        &mut self,
+        request: &Request,
+        ticket: Ticket<K>,
+        fence: u64,
+        hold_state: &Arc<HoldState>,
+    ) -> bool {
+        let Ticket { promise, lease, .. } = ticket;
         self.begin(lease, hold_state);
-        let grant = Grant { fence, number, weight, hold_state: hold_state.clone(), shared };
+        let grant = Granted::Hold(Grant::of(request, fence, hold_state.clone()));
         promise.try_keep(Ok(grant)).is_ok()
     }
 
-    fn refuse(&mut self, ticket: Ticket, why: Refusal) -> bool {
+    fn refuse(&mut self, ticket: Ticket<K>, why: Refusal) -> bool {
         let error = outcome(why, ticket.called);
         ticket.promise.try_keep(Err(error)).is_ok()
     }
@@ -274,8 +320,8 @@ impl<K: Send + Sync + 'static> Core<K> {
     /// The last thing of a turn: lends the room there is, if no request waits, and sets the alarm.
     fn settle(&mut self, common: &Arc<Common>) {
         self.lend(common);
-        let Some(next) = self.machine.wakes_at() else { return };
         let Some(alarm) = &mut self.alarm else { return };
+        let Some(next) = self.machine.wakes_at() else { return };
         if alarm.armed.as_ref().is_some_and(|&(at, _)| at <= next) {
             return;
         }
@@ -338,14 +384,20 @@ impl<K: Send + Sync + 'static> Core<K> {
         ask: Ask<K>,
         asking: Option<Asking>,
         common: &Arc<Common>,
-    ) -> Step {
+        lender: Option<&Arc<Lender<K>>>,
+    ) -> Step<K> {
         self.take_away(asking, common);
-        let step = self.entered(ask, common);
+        let step = self.entered(ask, common, lender);
         self.settle(common);
         step
     }
 
-    fn entered(&mut self, ask: Ask<K>, common: &Arc<Common>) -> Step {
+    fn entered(
+        &mut self,
+        ask: Ask<K>,
+        common: &Arc<Common>,
+        lender: Option<&Arc<Lender<K>>>,
+    ) -> Step<K> {
         let Ask { number, owner, weight, terms, immediate, known, actor } = ask;
         actor.into_iter().for_each(|actor| self.watch(actor));
         let lease = terms.lease;
@@ -354,7 +406,6 @@ impl<K: Send + Sync + 'static> Core<K> {
         let until = terms.wait.map(|wait| wait.at);
         let called = terms.wait.map_or(Duration::ZERO, |wait| wait.called);
         let timed = until.is_some() || lease.is_some() || common.is_watched();
-        let shared = owner.is_some();
         let request = Request { number, owner, weight, until, timed, immediate, patience };
         // The lease goes to the hold, or to the ticket; or it begins anew, for an owner that is in.
         let (lease, tickets) = (std::cell::Cell::new(lease), std::cell::Cell::new(None));
@@ -365,7 +416,8 @@ impl<K: Send + Sync + 'static> Core<K> {
             || {
                 let (promise, reply) = common.promise();
                 tickets.set(Some(reply));
-                Ticket { promise, number, weight, called, shared, lease: lease.take() }
+                let (lease, lender) = (lease.take(), lender.filter(|_| terms.lease.is_none()));
+                Ticket { promise, called, lease, lender: lender.cloned() }
             },
         );
         Step::Over(match entered {
@@ -374,7 +426,7 @@ impl<K: Send + Sync + 'static> Core<K> {
                     LockHost(common).begin(Some(lease), &hold_state);
                     self.machine.mind(fence);
                 }
-                Ok(Grant { fence, number, weight, hold_state, shared })
+                Ok(Granted::Hold(Grant::of(&request, fence, hold_state)))
             }
             Entered::Refused(why) => Err(outcome(why, called)),
             Entered::Waits => match tickets.take() {
