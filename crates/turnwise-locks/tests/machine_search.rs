@@ -84,6 +84,8 @@ struct Scenario<'a> {
     force: bool,
     lighten: bool,
     withdraw: bool,
+    /// Those that have waited, and have no lease, are lent what they ask for.
+    lends: bool,
     /// At most so many that have gone, and have said so, stand in the queue.
     ghosts: usize,
     /// So many stand there from the beginning, behind the first client.
@@ -99,6 +101,7 @@ const BASE: Scenario<'static> = Scenario {
     force: false,
     lighten: false,
     withdraw: false,
+    lends: false,
     ghosts: 2,
     from: 0,
 };
@@ -141,6 +144,17 @@ const SCENARIOS: &[Scenario<'static>] = &[
         clients: &[&[of(1), of(2)], &[of(2), LEASED], &[of(1)], &[of(2)]],
         resizes: &[0, 1, 2, 3],
         time: true,
+        ghosts: 1,
+        ..BASE
+    },
+    Scenario {
+        name: "permits that are lent",
+        capacity: 2,
+        clients: &[&[of(1), LEASED], &[of(2)], &[of(1), SHORT], &[of(1)]],
+        resizes: &[1, 2, 3],
+        time: true,
+        withdraw: true,
+        lends: true,
         ghosts: 1,
         ..BASE
     },
@@ -208,6 +222,9 @@ struct World {
     now: Cell<u64>,
     fences: Cell<u64>,
     terms: Cell<u64>,
+    lends: Cell<bool>,
+    /// The fences of what is lent.
+    lent: RefCell<BTreeSet<u64>>,
     /// Tickets that the machine has, in the order of the queue, with what they ask for.
     queue: RefCell<Vec<(u64, Way)>>,
     cancelled: RefCell<BTreeSet<u64>>,
@@ -304,6 +321,10 @@ impl Host<Ticket, Hold> for Desk {
         }
         let term = Hold::new(&self.0, ticket.1, self.1);
         self.0.events.borrow_mut().push(Event::LetIn(number, fence, term.clone()));
+        if self.0.lends.get() && ticket.1.lease.is_none() {
+            self.0.lent.borrow_mut().insert(fence);
+            return LetIn::Lent;
+        }
         LetIn::Holds(term)
     }
 
@@ -396,6 +417,7 @@ impl<'a> Run<'a> {
             numbers: 0,
             newest: 0,
         };
+        run.world.lends.set(scenario.lends);
         if scenario.from > 0 {
             run.step(Act::Enter { client: 0, way: 0 })?;
         }
@@ -488,8 +510,10 @@ impl<'a> Run<'a> {
             Act::Enter { client, way } => self.enter(client, way)?,
             Act::Leave(client) => {
                 let Client::Holds(fence, number) = self.clients[client] else { unreachable!() };
-                let left = self.machine.leave(fence, number, &mut desk);
-                check!(left == self.end(number), "leave said {left}");
+                if !self.pay_back(fence, number) {
+                    let left = self.machine.leave(fence, number, &mut desk);
+                    check!(left == self.end(number), "leave said {left}");
+                }
                 self.clients[client] = Client::Idle;
             }
             Act::Cancel(client) => {
@@ -505,10 +529,13 @@ impl<'a> Run<'a> {
                 self.clients[client] = Client::Idle;
             }
             Act::Withdraw(client) => {
-                let (Client::Waits(number) | Client::Holds(_, number)) = self.clients[client]
-                else {
-                    unreachable!()
+                let (number, fence) = match self.clients[client] {
+                    Client::Waits(number) => (number, None),
+                    Client::Holds(fence, number) => (number, Some(fence)),
+                    _ => unreachable!(),
                 };
+                // Its answer goes with it, and with that what it was lent.
+                fence.is_some_and(|fence| self.pay_back(fence, number));
                 self.machine.withdraw(number, &mut desk);
                 self.end(number);
                 self.waiting.retain(|waiting| waiting.number != number);
@@ -541,6 +568,18 @@ impl<'a> Run<'a> {
         }
         self.hear(act)?;
         self.look(act)
+    }
+
+    /// What was lent comes back. False: it is a hold.
+    fn pay_back(&mut self, fence: u64, number: u64) -> bool {
+        let is_lent = self.world.lent.borrow_mut().remove(&fence);
+        if is_lent {
+            let lent = self.held.iter().find(|held| held.fence == fence).map(Held::weight);
+            self.end(number);
+            let mut desk = self.desk();
+            self.machine.pay_back(lent.unwrap_or(0), &mut desk);
+        }
+        is_lent
     }
 
     /// An entry ends: was it there?
@@ -714,9 +753,12 @@ impl<'a> Run<'a> {
         }
         check!(view.capacity == self.capacity, "capacity {}", view.capacity);
         check!(view.used == self.used(), "used {} instead of {}", view.used, self.used());
-        check!(view.holds == self.held.len(), "{} holds", view.holds);
+        let world = self.world.clone();
+        let lent = world.lent.borrow();
+        let held = || self.held.iter().filter(|held| !lent.contains(&held.fence));
+        check!(view.holds == held().count(), "{} holds", view.holds);
         let oldest = self.machine.oldest().map(|(fence, count, ..)| (fence, count));
-        let right = self.held.first().map(|held| (held.fence, held.entries.len()));
+        let right = held().next().map(|held| (held.fence, held.entries.len()));
         check!(oldest == right, "the oldest is {oldest:?} and not {right:?}");
         // Who has cancelled, and not said so, may be counted still.
         let (waiting, unsaid) = (self.waiting.len(), self.unsaid());
@@ -810,6 +852,7 @@ impl<'a> Run<'a> {
                 if let (3, Some(entry)) = (kind, entry) {
                     key.extend([7, index as u64, entry as u64, held.entries[entry].1]);
                     key.extend([held.owner.unwrap_or(99), rest(held.term.0.1.get())]);
+                    key.push(self.world.lent.borrow().contains(&held.fence).into());
                 }
             }
         }
@@ -895,6 +938,11 @@ fn permits() {
 #[test]
 fn permits_that_come_and_go() {
     holds("permits that come and go");
+}
+
+#[test]
+fn permits_that_are_lent() {
+    holds("permits that are lent");
 }
 
 #[test]
