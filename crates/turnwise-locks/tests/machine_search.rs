@@ -535,7 +535,9 @@ impl<'a> Run<'a> {
                     _ => unreachable!(),
                 };
                 // Its answer goes with it, and with that what it was lent.
-                fence.is_some_and(|fence| self.pay_back(fence, number));
+                if let Some(fence) = fence {
+                    self.pay_back(fence, number);
+                }
                 self.machine.withdraw(number, &mut desk);
                 self.end(number);
                 self.waiting.retain(|waiting| waiting.number != number);
@@ -612,7 +614,7 @@ impl<'a> Run<'a> {
         let entered = self.machine.enter(
             request,
             &mut Desk(world.clone(), fault),
-            || Hold::new(world, way, fault),
+            |_| Hold::new(world, way, fault),
             || {
                 world.queue.borrow_mut().push((number, way));
                 Ticket(number, way, world.clone())
@@ -1072,7 +1074,7 @@ fn a_step_does_not_look_at_all_that_hold_or_wait() {
             patience: None,
         };
         let (term, at) = (host.0.clone(), Duration::from_secs(100 + number));
-        machine.enter(request, host, || Seen(term, at), || number)
+        machine.enter(request, host, |_| Seen(term, at), || number)
     };
     for number in 0..MANY {
         assert!(matches!(ask(&mut machine, &mut host, number, false), Entered::In { .. }));

@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,10 +11,10 @@ use turnwise::time::Sleep;
 use turnwise::{AskError, Limit, Reply, WaitError, in_turn};
 
 use super::error::LockError;
-use super::fast::{Asking, FastPermit, Lender};
+use super::fast::{Asking, FastPermit};
 use super::guard::{Held, Thin};
 use super::place::{LockSet, Place};
-use super::turns::{Ask, Common, Core, Granted, Outcome, Step};
+use super::turns::{Ask, Core, Granted, Here, Outcome, Step};
 use crate::limits::{Limits, Terms, Wait};
 use crate::registry::Slot;
 
@@ -150,7 +149,6 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
             terms,
             immediate: limits.is_immediate(),
             known: place.known(),
-            actor: terms.are_limits().then(|| place.actor().downgrade()),
         };
         let stage = enter(&place, ask);
         let limit = terms.wait;
@@ -298,46 +296,42 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
 }
 
 /// The request's turn: here and now if that can be, inside a turn of somebody else's, too.
-fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask<K>) -> Stage<K> {
+fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask) -> Stage<K> {
     let mut ask = Some(ask);
     let taken = &mut ask;
     let (set, common, lender) = (place.lock_set(), place.common(), place.lender());
-    let here = Here { set: set.map(|set| &**set), common, lender };
-    let entered = place.actor().try_with(move |slot| step(here, slot, taken, None));
+    let here = Here { common, lender, actor: &|| place.actor().downgrade() };
+    let locks = set.map(|set| &**set);
+    let entered = place.actor().try_with(move |slot| step(locks, here, slot, taken, None));
     if let Ok(step) = entered {
         return Stage::after(step);
     }
     let (set, common, lender) = (set.cloned(), common.clone(), lender.cloned());
+    let weak = place.actor().downgrade();
     // F2: from before the end of the call that takes the place.
     let asking = Asking::new(&common);
     let turn = move |slot: &mut _| {
-        let here = Here { set: set.as_deref(), common: &common, lender: lender.as_ref() };
-        step(here, slot, &mut ask, asking)
+        let here = Here { common: &common, lender: lender.as_ref(), actor: &|| weak.clone() };
+        step(set.as_deref(), here, slot, &mut ask, asking)
     };
     // As in `tell`: not put off to the end of this thread's turn.
     let actor = place.actor();
     Stage::Asked(if in_turn() { actor.posted().call(turn) } else { actor.call(turn) })
 }
 
-/// The lock that a turn is of.
-struct Here<'a, K: Send + Sync + 'static> {
-    set: Option<&'a LockSet<K>>,
-    common: &'a Arc<Common>,
-    lender: Option<&'a Arc<Lender<K>>>,
-}
-
 fn step<K: Send + Sync + 'static>(
+    set: Option<&LockSet<K>>,
     here: Here<'_, K>,
     slot: &mut Slot<K, Core<K>>,
-    ask: &mut Option<Ask<K>>,
+    ask: &mut Option<Ask>,
     asking: Option<Asking>,
 ) -> Step<K> {
-    let core = match here.set {
+    let core = match set {
         Some(set) => Some(set.registry.state(slot)),
         None => slot.state.as_mut(),
     };
     match (core, ask.take()) {
-        (Some(core), Some(ask)) => core.enter(ask, asking, here.common, here.lender),
+        (Some(core), Some(ask)) => core.enter(ask, asking, here),
         _ => Step::Over(Err(LockError::Closed)),
     }
 }

@@ -38,7 +38,12 @@ impl State {
 
 impl HoldState {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(HoldState { state: Mutex::new(State { entries: 1, ..State::default() }) })
+        HoldState::until(None)
+    }
+
+    /// One whose lease ends then.
+    pub(super) fn until(due: Option<Duration>) -> Arc<Self> {
+        Arc::new(HoldState { state: Mutex::new(State { entries: 1, due, ..State::default() }) })
     }
 
     /// One of its entries lets go. False: it was lost before.

@@ -353,13 +353,13 @@ impl<W, T: Term + Clone> Machine<W, T> {
         due.into_iter().chain(late).min()
     }
 
-    /// Asks for room. `term` describes the hold, if there is one at once; `ticket` stands for the
-    /// request, if it waits.
+    /// Asks for room. `term` describes the hold, if there is one at once, with the time if that is
+    /// measured; `ticket` stands for the request, if it waits.
     pub(crate) fn enter(
         &mut self,
         request: Request,
         host: &mut impl Host<W, T>,
-        term: impl FnOnce() -> T,
+        term: impl FnOnce(Option<Duration>) -> T,
         ticket: impl FnOnce() -> W,
     ) -> Entered<T> {
         if !self.may_come(request.weight) {
@@ -381,8 +381,8 @@ impl<W, T: Term + Clone> Machine<W, T> {
         }
         if self.queue.is_empty() && self.fits(request.weight) {
             let fence = host.fence();
-            let term = term();
             let since = self.look(&request, host);
+            let term = term(since);
             self.hold(&request, fence, term.clone(), since);
             return Entered::In { fence, term };
         }

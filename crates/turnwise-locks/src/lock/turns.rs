@@ -121,7 +121,7 @@ impl<K: Send + Sync + 'static> Drop for Alarm<K> {
 }
 
 /// A request, as it comes into its turn.
-pub(super) struct Ask<K: Send + Sync + 'static> {
+pub(super) struct Ask {
     pub(super) number: u64,
     pub(super) owner: Option<u64>,
     pub(super) weight: u64,
@@ -129,8 +129,15 @@ pub(super) struct Ask<K: Send + Sync + 'static> {
     pub(super) immediate: bool,
     /// Of how long holds last, from before.
     pub(super) known: Option<Estimate>,
-    /// Of its lock, if it has a limit.
-    pub(super) actor: Option<WeakActor<Slot<K, Core<K>>>>,
+}
+
+/// The lock that a request's turn is of.
+pub(super) struct Here<'a, K: Send + Sync + 'static> {
+    pub(super) common: &'a Arc<Common>,
+    /// Of a semaphore.
+    pub(super) lender: Option<&'a Arc<Lender<K>>>,
+    /// Its mailbox.
+    pub(super) actor: &'a dyn Fn() -> WeakActor<Slot<K, Core<K>>>,
 }
 
 /// A hold, as its guard has it.
@@ -196,17 +203,21 @@ struct Ticket<K: Send + Sync + 'static> {
 struct LockHost<'a>(&'a Arc<Common>);
 
 impl LockHost<'_> {
-    fn hold(&self, lease: Option<Duration>) -> Arc<HoldState> {
-        let hold_state = HoldState::new();
-        self.begin(lease, &hold_state);
-        hold_state
+    /// A hold whose lease begins; now, if that is known.
+    fn hold(&self, lease: Option<Duration>, now: Option<Duration>) -> Arc<HoldState> {
+        HoldState::until(lease.and_then(|lease| self.due(lease, now)))
     }
 
-    /// The lease begins, or begins anew.
+    /// The lease begins anew.
     fn begin(&self, lease: Option<Duration>, hold_state: &HoldState) {
-        let Some(length) = lease else { return };
-        // With a lease too long for the clock, it never ends.
-        hold_state.end_at(self.0.now().checked_add(length));
+        if let Some(lease) = lease {
+            hold_state.end_at(self.due(lease, None));
+        }
+    }
+
+    /// When a lease ends that begins now. With one too long for the clock, it never ends.
+    fn due(&self, lease: Duration, now: Option<Duration>) -> Option<Duration> {
+        now.unwrap_or_else(|| self.0.now()).checked_add(lease)
     }
 }
 
@@ -245,7 +256,8 @@ impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<HoldState>> for LockHost<'_> 
                 }
             };
         }
-        let hold_state = self.hold(lease);
+        // Wakers may have been called since the clock was looked at.
+        let hold_state = self.hold(lease, None);
         let grant = Granted::Hold(Grant::of(request, fence, hold_state.clone()));
         let kept = promise.try_keep(Ok(grant));
         if kept.is_ok() { LetIn::Holds(hold_state) } else { LetIn::Gone }
@@ -335,8 +347,8 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     /// From now on it has what the alarm needs.
-    fn watch(&mut self, actor: WeakActor<Slot<K, Core<K>>>) {
-        self.alarm.get_or_insert(Alarm { actor, armed: None });
+    fn watch(&mut self, actor: impl FnOnce() -> WeakActor<Slot<K, Core<K>>>) {
+        self.alarm.get_or_insert_with(|| Alarm { actor: actor(), armed: None });
     }
 
     /// The alarm has rung.
@@ -354,7 +366,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         actor: WeakActor<Slot<K, Core<K>>>,
         common: &Arc<Common>,
     ) {
-        self.watch(actor);
+        self.watch(|| actor);
         self.machine.mind(fence);
         self.expire(common);
     }
@@ -379,27 +391,19 @@ impl<K: Send + Sync + 'static> Core<K> {
         self.machine.adopt(fence, permits, hold_state);
     }
 
-    pub(super) fn enter(
-        &mut self,
-        ask: Ask<K>,
-        asking: Option<Asking>,
-        common: &Arc<Common>,
-        lender: Option<&Arc<Lender<K>>>,
-    ) -> Step<K> {
-        self.take_away(asking, common);
-        let step = self.entered(ask, common, lender);
-        self.settle(common);
+    pub(super) fn enter(&mut self, ask: Ask, asking: Option<Asking>, here: Here<'_, K>) -> Step<K> {
+        self.take_away(asking, here.common);
+        let step = self.entered(ask, &here);
+        self.settle(here.common);
         step
     }
 
-    fn entered(
-        &mut self,
-        ask: Ask<K>,
-        common: &Arc<Common>,
-        lender: Option<&Arc<Lender<K>>>,
-    ) -> Step<K> {
-        let Ask { number, owner, weight, terms, immediate, known, actor } = ask;
-        actor.into_iter().for_each(|actor| self.watch(actor));
+    fn entered(&mut self, ask: Ask, here: &Here<'_, K>) -> Step<K> {
+        let Ask { number, owner, weight, terms, immediate, known } = ask;
+        let &Here { common, lender, actor } = here;
+        if terms.are_limits() {
+            self.watch(actor);
+        }
         let lease = terms.lease;
         known.into_iter().for_each(|known| self.know(known));
         let patience = terms.wait.filter(|_| terms.early).map(|wait| wait.at - wait.called);
@@ -412,7 +416,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         let entered = self.machine.enter(
             request,
             &mut LockHost(common),
-            || LockHost(common).hold(lease.take()),
+            |now| LockHost(common).hold(lease.take(), now),
             || {
                 let (promise, reply) = common.promise();
                 tickets.set(Some(reply));
