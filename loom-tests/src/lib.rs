@@ -74,6 +74,8 @@ floors! {
 floors! {
     #[path = "../../crates/turnwise-locks/src/admission/mod.rs"]
     mod admission;
+    #[path = "../../crates/turnwise-locks/src/entry_ref.rs"]
+    mod entry_ref;
     #[path = "../../crates/turnwise-locks/src/estimate.rs"]
     mod estimate;
     #[path = "../../crates/turnwise-locks/src/keep.rs"]

@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 pub mod admission;
+mod entry_ref;
 mod estimate;
 pub mod guide;
 mod keep;
@@ -19,6 +20,7 @@ mod table;
 pub mod ticks;
 mod user_code;
 
+pub use entry_ref::EntryRef;
 pub use keyed::{
     Cut, Key, KeyInfo, Keyed, KeyedBuilder, KeyedReport, KeyedStats, NotStarted, Run, RunError,
 };

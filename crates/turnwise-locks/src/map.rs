@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::registry::{Comparing, comparing};
+use crate::registry::{AsKey, Comparing, comparing};
 use crate::sync::{Mutex, MutexGuard, shards};
 
 /// Keys and their values. A key is looked up in its shard, which is locked meanwhile.
@@ -48,6 +48,11 @@ impl<K, V> Map<K, V> {
         self.hasher.hash_one(key)
     }
 
+    /// The hash of the key of a call. User code.
+    pub(crate) fn hash_of(&self, key: &impl AsKey<K>) -> u64 {
+        key.hash_by(&self.hasher)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().table.len()).sum()
     }
@@ -77,7 +82,12 @@ impl<K, V> Entries<K, V> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let entry = self.table.find_mut(hash, |entry| entry.key.borrow() == key)?;
+        self.find_by(hash, |other| other.borrow() == key)
+    }
+
+    /// The value of the key of which `is` is true.
+    pub(crate) fn find_by(&mut self, hash: u64, is: impl Fn(&K) -> bool) -> Option<&mut V> {
+        let entry = self.table.find_mut(hash, |entry| is(&entry.key))?;
         Some(&mut entry.value)
     }
 

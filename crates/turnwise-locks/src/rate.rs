@@ -19,8 +19,10 @@ use std::time::Duration;
 use turnwise::time::{Sleep, Timers};
 use turnwise::{Limit, Reason, WaitError, promise, promise_on};
 
+use crate::entry_ref::EntryRef;
 use crate::limits::shown;
 use crate::map::{Entries, Entry, Map};
+use crate::registry::{AsKey, Own};
 use crate::user_code::{ignore, owning};
 
 /// How many permits a key gets in a time, and how many at once.
@@ -213,10 +215,7 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// # Errors
     /// [`RateError::Expected`], [`RateError::TooMany`], [`RateError::Zero`].
     pub fn try_acquire(&self, key: K, permits: u32) -> Result<(), RateError> {
-        match self.acquire_within(key, permits, Limit::Immediate).stage() {
-            Stage::Over(outcome) => outcome,
-            _ => unreachable!("what does not wait is over"),
-        }
+        self.acquire_within(key, permits, Limit::Immediate).at_once()
     }
 
     /// Asks for one permit of a key, without a limit on the wait.
@@ -239,6 +238,14 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// Asks for permits of a key, if they are there within a time. One that would wait for longer
     /// is refused at once.
     pub fn acquire_within(&self, key: K, permits: u32, limit: impl Into<Limit>) -> AcquireRate<K> {
+        self.acquire_of(Own(key), permits, limit)
+    }
+
+    /// [`acquire_within`](Self::acquire_within), by a key that is given away or borrowed.
+    fn acquire_of<A>(&self, key: A, permits: u32, limit: impl Into<Limit>) -> AcquireRate<K>
+    where
+        A: AsKey<K>,
+    {
         let (key, limit) = owning(key, |_| limit.into());
         let over = |error| AcquireRate { stage: Stage::Over(Err(error)), sleep: None };
         let Rate { burst, .. } = self.inner.rate;
@@ -253,7 +260,7 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
             Limit::Immediate => Duration::ZERO,
             Limit::Within(limit) => limit,
         };
-        let (key, hash) = owning(key, |key| self.inner.full_at.hash(key));
+        let (key, hash) = owning(key, |key| self.inner.full_at.hash_of(key));
         let stage = match self.inner.take(hash, key, permits, patience) {
             Asked::Now => Stage::Over(Ok(())),
             Asked::Expected(wait) => Stage::Over(Err(RateError::Expected { wait })),
@@ -263,6 +270,28 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
             }
         };
         AcquireRate { stage, sleep: None }
+    }
+
+    /// A key by a borrowed form of it, `&str` of a `String`: it is cloned if it is not known, or its
+    /// request has to wait, and else not.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::rate::{Rate, RateLimits};
+    ///
+    /// let calls = RateLimits::<String>::new(Rate::new(2, Duration::from_secs(60))?);
+    /// calls.entry_ref("ada").try_acquire(1)?;
+    /// calls.entry_ref("ada").try_acquire(1)?; // no clone: it is known
+    /// assert!(calls.entry_ref("ada").try_acquire(1).is_err());
+    /// # Ok::<(), turnwise_locks::rate::RateError>(())
+    /// ```
+    pub fn entry_ref<'a, Q>(&'a self, key: &'a Q) -> EntryRef<'a, Self, Q>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        EntryRef { all: self, key }
     }
 
     /// How many permits of a key could be taken now. Stale on return.
@@ -285,6 +314,31 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     }
 }
 
+/// Requests of a key that is borrowed.
+impl<K, Q> EntryRef<'_, RateLimits<K>, Q>
+where
+    K: Borrow<Q> + Hash + Eq + Send + 'static,
+    Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+{
+    /// As [`RateLimits::try_acquire`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_acquire(self, permits: u32) -> Result<(), RateError> {
+        self.acquire_within(permits, Limit::Immediate).at_once()
+    }
+
+    /// As [`RateLimits::acquire`].
+    pub fn acquire(self) -> AcquireRate<K> {
+        self.acquire_within(1, Limit::Unlimited)
+    }
+
+    /// As [`RateLimits::acquire_within`].
+    pub fn acquire_within(self, permits: u32, limit: impl Into<Limit>) -> AcquireRate<K> {
+        self.all.acquire_of(self.key, permits, limit)
+    }
+}
+
 impl<K> Inner<K> {
     fn now(&self) -> Duration {
         shown(|| self.timers.now())
@@ -292,40 +346,53 @@ impl<K> Inner<K> {
 }
 
 impl<K: Hash + Eq> Inner<K> {
-    fn take(&self, hash: u64, key: K, permits: u32, patience: Duration) -> Asked<K> {
+    fn take<A>(&self, hash: u64, key: A, permits: u32, patience: Duration) -> Asked<K>
+    where
+        A: AsKey<K>,
+    {
         let (rate, now) = (self.rate, self.now());
-        let look = |key: &mut Option<K>, all: &mut Entries<K, Duration>| {
+        let look = |key: &mut Option<A>, all: &mut Entries<K, Duration>| {
             let Some(name) = &key else { unreachable!("it is there still") };
-            let Some(before) = all.find(hash, name) else {
+            let Some(before) = all.find_by(hash, |other| name.is(other)) else {
+                if A::BORROWED {
+                    return (None, Vec::new());
+                }
                 // A burst is there.
                 let over = all.sweep(|&full_at| full_at <= now);
                 if let Some(key) = key.take() {
-                    all.insert(hash, key, now.saturating_add(rate.time(permits)));
+                    all.insert(hash, key.own(), now.saturating_add(rate.time(permits)));
                 }
-                return (Ok(now), over);
+                return (Some(Ok(now)), over);
             };
             let full_at = (*before).max(now).saturating_add(rate.time(permits));
             let at = full_at.saturating_sub(rate.time(rate.burst));
             let wait = at.saturating_sub(now);
             if wait > patience || full_at == Duration::MAX {
-                return (Err(wait), Vec::new());
+                return (Some(Err(wait)), Vec::new());
+            }
+            if A::BORROWED && !wait.is_zero() {
+                return (None, Vec::new());
             }
             *before = full_at;
-            (Ok(at), Vec::new())
+            (Some(Ok(at)), Vec::new())
         };
-        let shard = |key: &mut Option<K>| self.full_at.shard(hash, |all| look(key, all));
+        let shard = |key: &mut Option<A>| self.full_at.shard(hash, |all| look(key, all));
         let (key, (asked, over)) = owning(Some(key), shard);
         // Outside of the lock.
         over.into_iter().for_each(|entry: Entry<K, Duration>| ignore(|| drop(entry)));
         match (asked, key) {
-            (Ok(at), Some(key)) if at > now => {
-                Asked::Later { key, full_at: at.saturating_add(rate.time(rate.burst)), at }
+            // It is not there, or has to wait. Its clone is the user's: outside of the lock.
+            (None, Some(key)) => self.take(hash, Own(key.own()), permits, patience),
+            (None, None) => unreachable!("it is there still"),
+            (Some(Ok(at)), Some(key)) if at > now => {
+                let (key, full_at) = (key.own(), at.saturating_add(rate.time(rate.burst)));
+                Asked::Later { key, full_at, at }
             }
-            (Ok(_), key) => {
+            (Some(Ok(_)), key) => {
                 ignore(|| drop(key));
                 Asked::Now
             }
-            (Err(wait), key) => {
+            (Some(Err(wait)), key) => {
                 ignore(|| drop(key));
                 Asked::Expected(wait)
             }
@@ -346,8 +413,12 @@ impl<K: Eq + Hash> Taken<K> {
 }
 
 impl<K: Eq + Hash> AcquireRate<K> {
-    fn stage(mut self) -> Stage<K> {
-        std::mem::replace(&mut self.stage, Stage::Taken)
+    /// The outcome of a request that does not wait.
+    fn at_once(mut self) -> Result<(), RateError> {
+        match std::mem::replace(&mut self.stage, Stage::Taken) {
+            Stage::Over(outcome) => outcome,
+            _ => unreachable!("what does not wait is over"),
+        }
     }
 
     /// True if the permits are there, or never will be.

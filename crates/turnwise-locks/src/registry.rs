@@ -22,6 +22,8 @@
 //!   then, and an unpin is done by another thread.
 
 // By path, because the models include this file by path, and would look beside it.
+#[path = "registry/as_key.rs"]
+mod as_key;
 #[path = "registry/thin.rs"]
 mod thin;
 
@@ -47,6 +49,7 @@ use crate::sync::{Mutex, MutexGuard, shards};
 use crate::table::{self, Links, Table};
 use crate::user_code::{catch, discard, ignore, owning};
 
+pub(crate) use as_key::{AsKey, Own};
 pub(crate) use thin::{Entered, HoldRequest, comparing};
 
 /// The state of a key's mailbox.
@@ -244,6 +247,9 @@ impl Fate {
     /// How many there are.
     pub(crate) const ALL: usize = 5;
 }
+
+/// Why a run of this mailbox takes no place. Called outside of all locks.
+pub(crate) type Why<K, S> = fn(&Actor<Slot<K, S>>) -> NotStarted;
 
 /// A key's entry, pinned, and its mailbox.
 pub(crate) type Found<K, S> = (Place, Actor<Slot<K, S>>);
@@ -611,14 +617,21 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 
     /// Pins a key that is pinned already, for a run, if its runs have to be counted. `None`: that
     /// pin is enough.
-    pub(crate) fn count(&self, place: Place) -> Result<Option<Place>, NotStarted> {
+    pub(crate) fn count(
+        &self,
+        place: Place,
+        full: Why<K, S>,
+    ) -> Result<Option<Place>, NotStarted> {
         if self.capacity.is_none() && !self.counts {
             return Ok(None);
         }
         let mut keys = self.lock(self.shard_of(place.hash));
-        if self.is_full(keys.table.get(place.at)) {
+        let entry = keys.table.get(place.at);
+        if self.is_full(entry) {
+            let actor = entry.actor().clone();
             keys.count(Kind::Run, Fate::NotStarted);
-            return Err(NotStarted::Full);
+            drop(keys);
+            return Err(full(&actor));
         }
         keys.pin(place.at, Kind::Run);
         Ok(Some(place))
@@ -645,8 +658,13 @@ where
     K: Borrow<Q>,
     Q: Eq + ?Sized,
 {
+    find_by(table, hash, |other| other.borrow() == key)
+}
+
+/// The entry of the key of which `is` is true. User code: the key's `Eq`.
+fn find_by<K, S>(table: &Table<Entry<K, S>>, hash: u64, is: impl Fn(&K) -> bool) -> Option<u32> {
     let _comparing = Comparing::new();
-    table.find(hash, |entry| entry.key.get().borrow() == key)
+    table.find(hash, |entry| is(entry.key.get()))
 }
 
 /// The keys of a call in their order, each once, and what `look` says of them. User code: the keys'
@@ -691,11 +709,17 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 
     /// Looks for a key in its shard, which is locked from then on. If the key's `Hash` or `Eq`
     /// panics, it is dropped outside of the lock, before the panic goes on.
-    fn enter(&self, key: K, kind: Kind) -> Result<Sought<'_, K, S>, NotStarted> {
-        let look = |key: &mut K| {
-            let hash = self.hash(key);
+    fn enter<A>(&self, key: A, kind: Kind) -> Result<Sought<'_, A, K, S>, NotStarted>
+    where
+        A: AsKey<K>,
+    {
+        let look = |key: &mut A| {
+            let hash = key.hash_by(&self.hasher);
             let keys = self.lock(self.shard_of(hash));
-            let at = if keys.closed { None } else { find(&keys.table, hash, &*key) };
+            let at = match keys.closed {
+                true => None,
+                false => find_by(&keys.table, hash, |other| key.is(other)),
+            };
             (hash, keys, at)
         };
         let (key, (hash, mut keys, at)) = owning(key, look);
@@ -708,45 +732,55 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Ok(Sought { key, hash, keys, at })
     }
 
-    /// Pins a key.
-    pub(crate) fn pin(&self, key: K, kind: Kind) -> Result<Found<K, S>, NotStarted> {
-        let is_full = |entry: &mut Entry<K, S>| kind == Kind::Run && self.is_full(entry);
-        self.pin_unless(key, kind, is_full, NotStarted::Full)
+    /// Pins a key. `full`: why it is refused if as many runs wait as may.
+    pub(crate) fn pin<A>(
+        &self,
+        key: A,
+        kind: Kind,
+        full: Why<K, S>,
+    ) -> Result<Found<K, S>, NotStarted>
+    where
+        A: AsKey<K>,
+    {
+        let is_full = |entry: &Entry<K, S>| kind == Kind::Run && self.is_full(entry);
+        self.pin_unless(key, kind, is_full, full)
     }
 
     /// Pins a key for a run, if nothing of it runs or waits.
-    pub(crate) fn pin_idle(&self, key: K) -> Result<Found<K, S>, NotStarted> {
-        self.pin_unless(key, Kind::Run, |entry| entry.is_busy(), NotStarted::Busy)
+    pub(crate) fn pin_idle<A>(&self, key: A) -> Result<Found<K, S>, NotStarted>
+    where
+        A: AsKey<K>,
+    {
+        self.pin_unless(key, Kind::Run, |entry| entry.is_busy(), |_| NotStarted::Busy)
     }
 
-    fn pin_unless(
+    fn pin_unless<A>(
         &self,
-        key: K,
+        key: A,
         kind: Kind,
-        refused: impl Fn(&mut Entry<K, S>) -> bool,
-        why: NotStarted,
-    ) -> Result<Found<K, S>, NotStarted> {
-        let Sought { mut key, mut hash, mut keys, mut at } = self.enter(key, kind)?;
-        let mut named = None;
-        if at.is_none() && self.named.is_some() {
-            // The name is the user's: not under the lock.
-            drop(keys);
-            (key, named) = owning(key, |key| self.named(key));
-            Sought { key, hash, keys, at } = self.enter(key, kind)?;
+        refused: impl Fn(&Entry<K, S>) -> bool,
+        why: Why<K, S>,
+    ) -> Result<Found<K, S>, NotStarted>
+    where
+        A: AsKey<K>,
+    {
+        let Sought { key, hash, keys, at } = self.enter(key, kind)?;
+        if at.is_some() {
+            return Sought { key, hash, keys, at }.pin(kind, refused, why);
         }
-        if let Some(at) = at {
-            if refused(keys.table.get(at)) {
-                keys.count(kind, Fate::NotStarted);
-                drop(keys);
-                ignore(|| drop(key));
-                return Err(why);
+        let (key, keys, named) = if A::BORROWED || self.named.is_some() {
+            // Its clone, and its name, are the user's: not under the lock.
+            drop(keys);
+            let (key, named) = owning(Own(key.own()), |Own(key)| self.named(key));
+            let sought = self.enter(key, kind)?;
+            if sought.at.is_some() {
+                return sought.pin(kind, refused, why);
             }
-            let found = (Place { hash, at }, keys.pin(at, kind).actor().clone());
-            drop(keys);
-            // The pin is counted, so a panic must not lose it.
-            ignore(|| drop(key));
-            return Ok(found);
-        }
+            (sought.key.own(), sought.keys, named)
+        } else {
+            (key.own(), keys, None)
+        };
+        let mut keys = keys;
         let (held, beside) = self.held(key);
         let actor = self.spawn(beside, named);
         let place = insert(&mut keys, hash, held, actor.clone(), kind);
@@ -754,14 +788,15 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// Looks whether a run could start now; pins the key if it is there and idle.
-    pub(crate) fn look(&self, key: &K) -> Result<Look<K, S>, NotStarted> {
-        let hash = self.hash(key);
+    pub(crate) fn look(&self, key: &impl AsKey<K>) -> Result<Look<K, S>, NotStarted> {
+        let hash = key.hash_by(&self.hasher);
         let mut keys = self.lock(self.shard_of(hash));
         if keys.closed {
             keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Closed);
         }
-        let Some(at) = find(&keys.table, hash, key) else { return Ok(Look::Vacant(hash)) };
+        let at = find_by(&keys.table, hash, |other| key.is(other));
+        let Some(at) = at else { return Ok(Look::Vacant(hash)) };
         if keys.table.get(at).is_busy() {
             keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Busy);
@@ -843,11 +878,41 @@ impl<K, S> Drop for Registry<K, S> {
 
 /// A key, and its entry, if it is there: its shard is locked.
 // In the order of their drops: the key is dropped after the lock is released.
-struct Sought<'a, K, S> {
+struct Sought<'a, A, K, S> {
     keys: MutexGuard<'a, Keys<K, S>>,
     at: Option<u32>,
     hash: u64,
-    key: K,
+    key: A,
+}
+
+impl<A, K, S> Sought<'_, A, K, S> {
+    /// Pins a key that is there.
+    fn pin(
+        self,
+        kind: Kind,
+        refused: impl Fn(&Entry<K, S>) -> bool,
+        why: Why<K, S>,
+    ) -> Result<Found<K, S>, NotStarted>
+    where
+        K: Send + Sync + 'static,
+        S: Send + 'static,
+    {
+        let Sought { mut keys, at: Some(at), hash, key } = self else {
+            unreachable!("it is there")
+        };
+        if refused(keys.table.get(at)) {
+            let actor = keys.table.get(at).actor().clone();
+            keys.count(kind, Fate::NotStarted);
+            drop(keys);
+            ignore(|| drop(key));
+            return Err(why(&actor));
+        }
+        let found = (Place { hash, at }, keys.pin(at, kind).actor().clone());
+        drop(keys);
+        // The pin is counted, so a panic must not lose it.
+        ignore(|| drop(key));
+        Ok(found)
+    }
 }
 
 /// A key that is not busy.

@@ -12,10 +12,10 @@ use turnwise::{Reply, promise};
 
 use super::Keyed;
 use super::error::{NotStarted, RunError};
-use super::run::{Open, own_circle};
+use super::run::{Open, full, own_circle};
 use super::turn::{Begun, Ended, as_try, begin, begun, end, forget};
 use crate::limits::{Limits, Terms};
-use crate::registry::{Guard, Kind, Pin, Registry, sorted};
+use crate::registry::{Guard, Kind, Own, Pin, Registry, sorted};
 use crate::sync::Mutex;
 use crate::user_code::{Payload, catch, ignore, owning};
 
@@ -102,8 +102,9 @@ where
     let registry = &all.registry;
     // The `Hash` and the `Eq` of the key may panic: that must not pass through the turns outside.
     let found = catch(|| match all.immediate {
-        true => registry.pin_idle(key),
-        false => registry.pin(key, Kind::Run),
+        true => registry.pin_idle(Own(key)),
+        // Those of this thread are refused before.
+        false => registry.pin(Own(key), Kind::Run, full),
     });
     let (place, actor) = match found {
         Ok(Ok(found)) => found,

@@ -2,6 +2,7 @@
 
 mod all;
 mod awaited;
+mod entry_ref;
 mod error;
 mod run;
 mod turn;
@@ -22,11 +23,13 @@ pub use run::Run;
 
 use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
+use crate::entry_ref::EntryRef;
 use crate::registry::{
-    Entry, Fate, Found, Guard, Kind, Look, Make, More, Named, Pin, Registry, Slot,
+    AsKey, Entry, Fate, Found, Guard, Kind, Look, Make, More, Named, Own, Pin, Registry, Slot, Why,
 };
 use crate::table::Entry as _;
 use crate::user_code::{ignore, owning};
+use run::{full, full_or_deadlock};
 use turn::{Ended, Job};
 
 /// Runs closures by key: those of one key run one at a time, in the order of the calls; keys are
@@ -138,9 +141,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         key: K,
         f: impl FnOnce(&mut S) -> R + Send,
     ) -> Result<R, RunError<R>> {
-        let (f, found) = owning(f, |_| self.registry.pin(key, Kind::Run));
-        let (place, actor) = found?;
-        run_on(&actor, Pin::new(&*self.registry, place, Kind::Run), f)
+        self.run_of(Own(key), f)
     }
 
     /// Runs a closure now or not at all: if nothing of its key runs or waits. It overtakes none.
@@ -170,76 +171,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         R: Send,
         F: FnOnce(&mut S) -> R + Send,
     {
-        let ended = self.try_now(key, Terms::NONE, f)?;
+        let ended = self.try_now(Own(key), Terms::NONE, f)?;
         Ok(value_of(ended))
-    }
-
-    /// [`try_run`](Self::try_run), with terms.
-    fn try_now<R, F>(&self, key: K, terms: Terms, f: F) -> Result<Ended<R>, NotStarted>
-    where
-        R: Send,
-        F: FnOnce(&mut S) -> R + Send,
-    {
-        let registry = &*self.registry;
-        if registry.elsewhere {
-            ignore(|| drop(key));
-            registry.count_refused();
-            let why = if registry.is_closed() { NotStarted::Closed } else { NotStarted::Busy };
-            return Err(why);
-        }
-        let look = |_: &mut F| owning(key, |key| registry.look(key));
-        let (f, (key, looked)) = owning(f, look);
-        if let Ok(Look::Vacant(hash)) = looked {
-            return self.try_vacant(hash, key, terms, f);
-        }
-        // Before there is a result: a drop that panics would leak that.
-        ignore(|| drop(key));
-        match looked {
-            Ok(Look::Idle(found)) => try_on(registry, found, terms, f),
-            Err(reason) => Err(reason),
-            Ok(Look::Vacant(_)) => unreachable!("its key is there still"),
-        }
-    }
-
-    /// [`try_now`](Self::try_now) of an unused key.
-    fn try_vacant<R, F>(
-        &self,
-        hash: u64,
-        key: K,
-        terms: Terms,
-        f: F,
-    ) -> Result<Ended<R>, NotStarted>
-    where
-        R: Send,
-        F: FnOnce(&mut S) -> R + Send,
-    {
-        let registry = &*self.registry;
-        let ((key, f), named) = owning((key, f), |(key, _)| registry.named(key));
-        // A mailbox that is no key's yet has nothing to wait for. Inside its turn it becomes the
-        // key's, so this turn is the key's first, and none gets in between.
-        let actor = registry.unpublished(named);
-        let same = actor.clone();
-        let enter = |taken: &mut Option<F>| {
-            actor.with(move |slot| {
-                let place = registry.publish(hash, key, slot, same)?;
-                let guard = Pin::new(registry, place, Kind::Run);
-                Ok(perform_taken(taken, guard, slot, terms))
-            })
-        };
-        let (f, tried) = owning(Some(f), enter);
-        drop(f);
-        tried.unwrap_or_else(|error| Err(not_started(error)))
-    }
-
-    /// The terms of a call that is made now, and its key, pinned.
-    fn pinned(&self, key: K, limits: Limits) -> (Terms, Result<Found<K, S>, NotStarted>) {
-        let registry = &self.registry;
-        let (key, terms) = owning(key, |_| registry.terms(limits));
-        let found = match limits.is_immediate() {
-            true => registry.pin_idle(key),
-            false => registry.pin(key, Kind::Run),
-        };
-        (terms, found)
     }
 
     /// Takes a place among those of the key, in this call: the closure runs when its turn has come,
@@ -264,25 +197,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         R: Send + 'static,
         F: FnOnce(&mut S) -> R + Send + 'static,
     {
-        let limits = limits.into();
-        let registry = &self.registry;
-        if limits.is_immediate() && !registry.elsewhere {
-            return Run::over(match self.try_now(key, limits.immediate(), f) {
-                Ok(ended) => ended.outcome(),
-                Err(refused) => Err(refused.into()),
-            });
-        }
-        let (f, (terms, found)) = owning(f, |_| self.pinned(key, limits));
-        match found {
-            Ok((place, actor)) => {
-                let guard = Pin::new(registry.clone(), place, Kind::Run);
-                match registry.refused(place, &actor, terms) {
-                    Some(why) => Run::over(Err(why.into())),
-                    None => start_on(registry, actor, guard, terms, f),
-                }
-            }
-            Err(reason) => Run::over(Err(reason.into())),
-        }
+        self.start_of(Own(key), limits.into(), full, f)
     }
 
     /// [`start`](Self::start), and [`wait`](Run::wait): runs a closure when its turn has come,
@@ -314,7 +229,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         R: Send + 'static,
         F: FnOnce(&mut S) -> R + Send + 'static,
     {
-        self.start(key, limits, f).wait()
+        self.start_of(Own(key), limits.into(), full_or_deadlock, f).wait()
     }
 
     /// Runs an async closure when its turn among those of its key has come: as
@@ -367,18 +282,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         R: Send + 'static,
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
     {
-        let limits = limits.into();
-        let registry = &self.registry;
-        let (f, (terms, found)) = owning(f, |_| self.pinned(key, limits));
-        let (place, actor) = match found {
-            Ok(found) => found,
-            Err(reason) => return Run::over(Err(reason.into())),
-        };
-        let guard = Pin::new(registry.clone(), place, Kind::Run);
-        match registry.refused(place, &actor, terms) {
-            Some(why) => Run::over(Err(why.into())),
-            None => run_async_on(registry, actor, guard, terms, f),
-        }
+        self.run_async_of(Own(key), limits.into(), f)
     }
 
     /// Pins a key: repeated runs without a look-up, and its state stays meanwhile.
@@ -400,9 +304,28 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn key(&self, key: K) -> Result<Key<K, S>, NotStarted> {
-        let (place, actor) = self.registry.pin(key, Kind::Key)?;
-        let pin = Arc::new(Pin::new(self.registry.clone(), place, Kind::Key));
-        Ok(Key { pin, actor })
+        self.key_of(Own(key))
+    }
+
+    /// A key by a borrowed form of it, `&str` of a `String`: it is cloned if it does not live, and
+    /// else not. What is held, or runs, is what a call of the [`EntryRef`] says.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::Keyed;
+    ///
+    /// let visits = Keyed::<String, u32>::with_state(|_| 0);
+    /// let kept = visits.entry_ref("home").key()?;
+    /// visits.entry_ref("home").run(|n| *n += 1)?; // no clone: it lives
+    /// assert_eq!(kept.run(|n| *n)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn entry_ref<'a, Q>(&'a self, key: &'a Q) -> EntryRef<'a, Self, Q>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        EntryRef { all: self, key }
     }
 
     /// A look at a key, if it lives. Stale on return.
@@ -564,6 +487,159 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> 
         F: FnOnce(&mut [&mut S]) -> R + Send + 'static,
     {
         all::run_all(self, keys, limits, f)
+    }
+}
+
+/// Calls, by a key that is given away or borrowed.
+impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
+    /// [`run`](Self::run).
+    fn run_of<A, R>(
+        &self,
+        key: A,
+        f: impl FnOnce(&mut S) -> R + Send,
+    ) -> Result<R, RunError<R>>
+    where
+        A: AsKey<K>,
+        R: Send,
+    {
+        let (f, found) = owning(f, |_| self.registry.pin(key, Kind::Run, full_or_deadlock));
+        let (place, actor) = found?;
+        run_on(&actor, Pin::new(&*self.registry, place, Kind::Run), f)
+    }
+
+    /// [`try_run`](Self::try_run), with terms.
+    fn try_now<A, R, F>(&self, key: A, terms: Terms, f: F) -> Result<Ended<R>, NotStarted>
+    where
+        A: AsKey<K>,
+        R: Send,
+        F: FnOnce(&mut S) -> R + Send,
+    {
+        let registry = &*self.registry;
+        if registry.elsewhere {
+            ignore(|| drop(key));
+            registry.count_refused();
+            let why = if registry.is_closed() { NotStarted::Closed } else { NotStarted::Busy };
+            return Err(why);
+        }
+        let look = |_: &mut F| owning(key, |key| registry.look(key));
+        let (f, (key, looked)) = owning(f, look);
+        if let Ok(Look::Vacant(hash)) = looked {
+            let (f, key) = owning(f, |_| key.own());
+            return self.try_vacant(hash, key, terms, f);
+        }
+        // Before there is a result: a drop that panics would leak that.
+        ignore(|| drop(key));
+        match looked {
+            Ok(Look::Idle(found)) => try_on(registry, found, terms, f),
+            Err(reason) => Err(reason),
+            Ok(Look::Vacant(_)) => unreachable!("its key is there still"),
+        }
+    }
+
+    /// [`try_now`](Self::try_now) of an unused key.
+    fn try_vacant<R, F>(
+        &self,
+        hash: u64,
+        key: K,
+        terms: Terms,
+        f: F,
+    ) -> Result<Ended<R>, NotStarted>
+    where
+        R: Send,
+        F: FnOnce(&mut S) -> R + Send,
+    {
+        let registry = &*self.registry;
+        let ((key, f), named) = owning((key, f), |(key, _)| registry.named(key));
+        // A mailbox that is no key's yet has nothing to wait for. Inside its turn it becomes the
+        // key's, so this turn is the key's first, and none gets in between.
+        let actor = registry.unpublished(named);
+        let same = actor.clone();
+        let enter = |taken: &mut Option<F>| {
+            actor.with(move |slot| {
+                let place = registry.publish(hash, key, slot, same)?;
+                let guard = Pin::new(registry, place, Kind::Run);
+                Ok(perform_taken(taken, guard, slot, terms))
+            })
+        };
+        let (f, tried) = owning(Some(f), enter);
+        drop(f);
+        tried.unwrap_or_else(|error| Err(not_started(error)))
+    }
+
+    /// The terms of a call that is made now, and its key, pinned.
+    fn pinned<A>(
+        &self,
+        key: A,
+        limits: Limits,
+        full: Why<K, S>,
+    ) -> (Terms, Result<Found<K, S>, NotStarted>)
+    where
+        A: AsKey<K>,
+    {
+        let registry = &self.registry;
+        let (key, terms) = owning(key, |_| registry.terms(limits));
+        let found = match limits.is_immediate() {
+            true => registry.pin_idle(key),
+            false => registry.pin(key, Kind::Run, full),
+        };
+        (terms, found)
+    }
+
+    /// [`start`](Self::start): `full` is why it is refused if as many runs wait as may.
+    fn start_of<A, R, F>(&self, key: A, limits: Limits, full: Why<K, S>, f: F) -> Run<R>
+    where
+        A: AsKey<K>,
+        R: Send + 'static,
+        F: FnOnce(&mut S) -> R + Send + 'static,
+    {
+        let registry = &self.registry;
+        if limits.is_immediate() && !registry.elsewhere {
+            return Run::over(match self.try_now(key, limits.immediate(), f) {
+                Ok(ended) => ended.outcome(),
+                Err(refused) => Err(refused.into()),
+            });
+        }
+        let (f, (terms, found)) = owning(f, |_| self.pinned(key, limits, full));
+        match found {
+            Ok((place, actor)) => {
+                let guard = Pin::new(registry.clone(), place, Kind::Run);
+                match registry.refused(place, &actor, terms) {
+                    Some(why) => Run::over(Err(why.into())),
+                    None => start_on(registry, actor, guard, terms, f),
+                }
+            }
+            Err(reason) => Run::over(Err(reason.into())),
+        }
+    }
+
+    /// [`run_async`](Self::run_async).
+    fn run_async_of<A, R, F>(&self, key: A, limits: Limits, f: F) -> Run<R>
+    where
+        A: AsKey<K>,
+        R: Send + 'static,
+        F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
+    {
+        let registry = &self.registry;
+        let (f, (terms, found)) = owning(f, |_| self.pinned(key, limits, full));
+        let (place, actor) = match found {
+            Ok(found) => found,
+            Err(reason) => return Run::over(Err(reason.into())),
+        };
+        let guard = Pin::new(registry.clone(), place, Kind::Run);
+        match registry.refused(place, &actor, terms) {
+            Some(why) => Run::over(Err(why.into())),
+            None => run_async_on(registry, actor, guard, terms, f),
+        }
+    }
+
+    /// [`key`](Self::key).
+    fn key_of<A>(&self, key: A) -> Result<Key<K, S>, NotStarted>
+    where
+        A: AsKey<K>,
+    {
+        let (place, actor) = self.registry.pin(key, Kind::Key, full)?;
+        let pin = Arc::new(Pin::new(self.registry.clone(), place, Kind::Key));
+        Ok(Key { pin, actor })
     }
 }
 
@@ -752,16 +828,16 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
     /// # Panics
     /// As [`Keyed::run`].
     pub fn run<R: Send>(&self, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, RunError<R>> {
-        match self.counted()? {
+        match self.counted(full_or_deadlock)? {
             Some(pin) => run_on(&self.actor, pin, f),
             None => run_on(&self.actor, &*self.pin, f),
         }
     }
 
     /// A pin for one run, if those of the registry are counted.
-    fn counted(&self) -> Result<Option<KeyPin<K, S>>, NotStarted> {
+    fn counted(&self, full: Why<K, S>) -> Result<Option<KeyPin<K, S>>, NotStarted> {
         let registry = self.pin.access();
-        let counted = registry.count(self.pin.place())?;
+        let counted = registry.count(self.pin.place(), full)?;
         Ok(counted.map(|place| Pin::new(registry.clone(), place, Kind::Run)))
     }
 
@@ -799,7 +875,15 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         R: Send + 'static,
         F: FnOnce(&mut S) -> R + Send + 'static,
     {
-        let limits = limits.into();
+        self.start_or(limits.into(), full, f)
+    }
+
+    /// [`start`](Self::start): `full` is why it is refused if as many runs wait as may.
+    fn start_or<R, F>(&self, limits: Limits, full: Why<K, S>, f: F) -> Run<R>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut S) -> R + Send + 'static,
+    {
         let registry = (*self.pin).registry();
         let (f, terms) = owning(f, |_| registry.terms(limits));
         if !limits.is_immediate() {
@@ -807,7 +891,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
                 return Run::over(Err(why.into()));
             }
             let actor = self.actor.clone();
-            return match self.counted() {
+            return match self.counted(full) {
                 Ok(Some(pin)) => start_on(registry, actor, pin, terms, f),
                 Ok(None) => start_on(registry, actor, self.pin.clone(), terms, f),
                 Err(why) => Run::over(Err(why.into())),
@@ -856,7 +940,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
                 return Run::over(Err(why.into()));
             }
             let actor = self.actor.clone();
-            return match self.counted() {
+            return match self.counted(full) {
                 Ok(Some(pin)) => run_async_on(registry, actor, pin, terms, f),
                 Ok(None) => run_async_on(registry, actor, self.pin.clone(), terms, f),
                 Err(why) => Run::over(Err(why.into())),
@@ -880,7 +964,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         R: Send + 'static,
         F: FnOnce(&mut S) -> R + Send + 'static,
     {
-        self.start(limits, f).wait()
+        self.start_or(limits.into(), full_or_deadlock, f).wait()
     }
 }
 
@@ -1082,7 +1166,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     }
 
     /// Bounds how many runs of a key may wait beside the one that runs: one more is refused at once
-    /// with [`NotStarted::Full`]. Zero lets none wait. Keys are bounded each for itself.
+    /// with [`NotStarted::Full`]; with [`NotStarted::Deadlock`], if it would wait inside a closure
+    /// that the key waits for. Zero lets none wait. Keys are bounded each for itself.
     ///
     /// Exact, also with calls from many threads. A run that is cancelled gives its place back at
     /// once; one whose wait is over, when its turn comes. Runs of a pinned [`Key`] take the short

@@ -63,6 +63,21 @@ where
     }
 }
 
+/// Why a run that leaves its place to others has none: as many wait as may.
+pub(super) fn full<K, S>(_: &Actor<Slot<K, S>>) -> NotStarted {
+    NotStarted::Full
+}
+
+/// Why a run that would be waited for has no place: inside a turn that the key waits for, it would
+/// be for ever, if there were room.
+pub(super) fn full_or_deadlock<K, S>(actor: &Actor<Slot<K, S>>) -> NotStarted
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+{
+    own_circle(actor).map_or(NotStarted::Full, NotStarted::Deadlock)
+}
+
 impl<R> Open<R> {
     pub(super) fn new<K, S>(
         reply: Reply<Ended<R>>,

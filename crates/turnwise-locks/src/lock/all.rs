@@ -15,7 +15,7 @@ use super::error::{LockError, LostError};
 use super::guard::Held;
 use super::keys::{Keys, Owner};
 use crate::limits::Limits;
-use crate::registry::sorted;
+use crate::registry::{Own, sorted};
 use crate::user_code::owning;
 
 /// Several locks that are asked for ([`Locks::lock_all`](crate::Locks::lock_all),
@@ -112,7 +112,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
             _ => self.limits,
         };
         // A lease begins when all are held.
-        let acquire = self.keys.acquire(key, self.owner.as_ref(), weight, left.unleased());
+        let acquire = self.keys.acquire(Own(key), self.owner.as_ref(), weight, left.unleased());
         self.next = Some(Next { weight, acquire });
     }
 

@@ -19,7 +19,7 @@ use super::place::{LockSet, Place};
 use super::turns::{Common, Core};
 use crate::keyed::NotStarted;
 use crate::limits::Limits;
-use crate::registry::{Entered, HoldRequest, Kind, Make, Pin, Registry, Slot};
+use crate::registry::{AsKey, Entered, HoldRequest, Kind, Make, Pin, Registry, Slot};
 
 /// One who may hold the same lock several times: its own requests do not wait for each other.
 ///
@@ -107,13 +107,16 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         Keys { set: Arc::new(LockSet { registry, common: Common::new(timing.timers), capacity }) }
     }
 
-    pub(super) fn acquire<G, E>(
+    pub(super) fn acquire<A, G, E>(
         &self,
-        key: K,
+        key: A,
         owner: Option<&Owner>,
         weight: u64,
         limits: Limits,
-    ) -> Acquire<K, G, E> {
+    ) -> Acquire<K, G, E>
+    where
+        A: AsKey<K>,
+    {
         let (set, capacity) = (&self.set, self.set.capacity);
         // An owner, and a lease, are known by a mailbox only.
         let thin = owner.is_none() && limits.leased().is_none();
@@ -328,6 +331,20 @@ macro_rules! by_key {
             /// True if no key is used. Stale on return.
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
+            }
+
+            /// A key by a borrowed form of it, `&str` of a `String`: it is cloned if it is not
+            /// used, and else not. What is asked for is what a call of the
+            /// [`EntryRef`](crate::EntryRef) says.
+            pub fn entry_ref<'a, Q>(
+                &'a self,
+                key: &'a Q,
+            ) -> $crate::entry_ref::EntryRef<'a, Self, Q>
+            where
+                K: std::borrow::Borrow<Q>,
+                Q: std::hash::Hash + Eq + ToOwned<Owned = K> + ?Sized,
+            {
+                $crate::entry_ref::EntryRef { all: self, key }
             }
         }
 

@@ -7,6 +7,7 @@
 
 mod acquire;
 mod all;
+mod entry_ref;
 mod error;
 mod fast;
 mod fence;
@@ -42,6 +43,7 @@ use guard::guard;
 use keys::{Keys, by_key};
 
 use crate::limits::Limits;
+use crate::registry::Own;
 
 guard! {
     /// A lock that is held: [`Locks::lock`]. Dropping it lets the next in; it may be dropped on any
@@ -98,7 +100,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lock(&self, key: K) -> Acquire<K, Guard<K>, Closed> {
-        self.keys.acquire(key, None, 1, Limits::NONE)
+        self.keys.acquire(Own(key), None, 1, Limits::NONE)
     }
 
     /// A lock, if it is free now and no request waits for it: it overtakes none. Waits for no
@@ -132,7 +134,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn lock_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<K, Guard<K>> {
-        self.keys.acquire(key, None, 1, limits.into())
+        self.keys.acquire(Own(key), None, 1, limits.into())
     }
 
     /// Asks for a lock for an [owner](Owner): at once, if that holds it already. The lock is free
@@ -143,7 +145,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
         key: K,
         limits: impl Into<Limits>,
     ) -> Acquire<K, Guard<K>> {
-        self.keys.acquire(key, Some(owner), 1, limits.into())
+        self.keys.acquire(Own(key), Some(owner), 1, limits.into())
     }
 
     /// Asks for several locks: all of them or none. They are asked for in their order, one after

@@ -10,9 +10,10 @@ use super::error::{Closed, LockError};
 use super::guard::{Held, guard};
 use super::keys::{Keys, LockInfo, Owner, by_key};
 use crate::limits::Limits;
+use crate::registry::Own;
 
 /// The room of a lock: a reader takes one of it, a writer takes it all.
-const ALL: u64 = u32::MAX as u64;
+pub(super) const ALL: u64 = u32::MAX as u64;
 
 guard! {
     /// A lock that is held beside other readers: [`RwLocks::read`]. Dropping it gives it back.
@@ -99,7 +100,7 @@ impl<K: Send + Sync + 'static> Guarding<K> for RwGuard<K> {
 /// # Ok::<(), LockError>(())
 /// ```
 pub struct RwLocks<K: Send + Sync + 'static> {
-    keys: Keys<K>,
+    pub(super) keys: Keys<K>,
 }
 
 by_key!(RwLocks, ALL);
@@ -107,12 +108,12 @@ by_key!(RwLocks, ALL);
 impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// Asks for a lock as a reader, without a limit.
     pub fn read(&self, key: K) -> Acquire<K, ReadGuard<K>, Closed> {
-        self.keys.acquire(key, None, 1, Limits::NONE)
+        self.keys.acquire(Own(key), None, 1, Limits::NONE)
     }
 
     /// Asks for a lock as a writer, without a limit.
     pub fn write(&self, key: K) -> Acquire<K, WriteGuard<K>, Closed> {
-        self.keys.acquire(key, None, ALL, Limits::NONE)
+        self.keys.acquire(Own(key), None, ALL, Limits::NONE)
     }
 
     /// A reader's hold, if there is no writer, and none waits.
@@ -133,12 +134,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
 
     /// Asks for a lock as a reader, with [limits](crate::Locks::lock_within).
     pub fn read_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<K, ReadGuard<K>> {
-        self.keys.acquire(key, None, 1, limits.into())
+        self.keys.acquire(Own(key), None, 1, limits.into())
     }
 
     /// Asks for a lock as a writer, with [limits](crate::Locks::lock_within).
     pub fn write_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<K, WriteGuard<K>> {
-        self.keys.acquire(key, None, ALL, limits.into())
+        self.keys.acquire(Own(key), None, ALL, limits.into())
     }
 
     /// Asks for a lock as a reader, for an [owner](Owner): at once, if that holds it already, as a
@@ -149,7 +150,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
         key: K,
         limits: impl Into<Limits>,
     ) -> Acquire<K, ReadGuard<K>> {
-        self.keys.acquire(key, Some(owner), 1, limits.into())
+        self.keys.acquire(Own(key), Some(owner), 1, limits.into())
     }
 
     /// Asks for a lock as a writer, for an [owner](Owner): at once, if that holds it as a writer.
@@ -172,7 +173,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
         key: K,
         limits: impl Into<Limits>,
     ) -> Acquire<K, WriteGuard<K>> {
-        self.keys.acquire(key, Some(owner), ALL, limits.into())
+        self.keys.acquire(Own(key), Some(owner), ALL, limits.into())
     }
 
     /// Asks for several locks, as a reader and as a writer: all of them or none. A key that is in

@@ -10,6 +10,7 @@ use super::guard::guard;
 use super::keys::{Keys, LockInfo, LocksBuilder, by_key};
 use super::semaphore::assert_some;
 use crate::limits::Limits;
+use crate::registry::{AsKey, Own};
 
 guard! {
     /// Permits of a key that are held: [`Semaphores::acquire`]. Dropping it gives them back to the
@@ -37,7 +38,7 @@ guard! {
 /// # Ok::<(), LockError>(())
 /// ```
 pub struct Semaphores<K: Send + Sync + 'static> {
-    keys: Keys<K>,
+    pub(super) keys: Keys<K>,
 }
 
 by_key!(Semaphores);
@@ -85,12 +86,26 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
         permits: u64,
         limits: impl Into<Limits>,
     ) -> Acquire<K, KeyPermit<K>> {
+        self.acquire_of(Own(key), permits, limits.into())
+    }
+
+    /// [`acquire_within`](Self::acquire_within), by a key that is given away or borrowed.
+    #[track_caller]
+    pub(super) fn acquire_of<A>(
+        &self,
+        key: A,
+        permits: u64,
+        limits: Limits,
+    ) -> Acquire<K, KeyPermit<K>>
+    where
+        A: AsKey<K>,
+    {
         assert_some(permits);
         let most = self.keys.capacity();
         if permits > most {
             return Acquire::refused(LockError::TooMany { permits: most });
         }
-        self.keys.acquire(key, None, permits, limits.into())
+        self.keys.acquire(key, None, permits, limits)
     }
 
     /// Permits of a key, if they are there now and no request waits.

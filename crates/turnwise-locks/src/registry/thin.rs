@@ -16,8 +16,8 @@ use std::hash::Hash;
 use turnwise::Actor;
 
 use super::{
-    Beside, Body, COMPARING, Entry, Found, Held, Keys, Kind, Place, Registry, Slot, Sought, find,
-    insert,
+    AsKey, Beside, Body, COMPARING, Entry, Found, Held, Keys, Kind, Own, Place, Registry, Slot,
+    Sought, find, insert,
 };
 use crate::keyed::NotStarted;
 use crate::user_code::ignore;
@@ -129,13 +129,16 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// Holds a key, if it is not used; else pins its mailbox. `kept` makes the state of a mailbox
     /// that has a hold of this fence and weight.
-    pub(crate) fn hold(
+    pub(crate) fn hold<A>(
         &self,
-        key: K,
+        key: A,
         request: HoldRequest,
         fence: impl FnOnce() -> u64,
         kept: impl FnOnce(u64, u64) -> (S, Beside),
-    ) -> Result<Entered<K, S>, NotStarted> {
+    ) -> Result<Entered<K, S>, NotStarted>
+    where
+        A: AsKey<K>,
+    {
         let Sought { key, hash, mut keys, at } = self.enter(key, Kind::Run)?;
         if let Some(at) = at {
             if request.immediate && keys.table.get(at).leaves_no_room(request) {
@@ -148,6 +151,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             ignore(|| drop(key));
             return Ok(Entered::Fat((Place { hash, at }, actor)));
         }
+        if A::BORROWED {
+            // Its clone is the user's: not under the lock.
+            drop(keys);
+            return self.hold(Own(key.own()), request, fence, kept);
+        }
+        let key = key.own();
         if !request.thin {
             let actor = self.spawn(None, None);
             let place = insert(&mut keys, hash, Held::Own(key), actor.clone(), Kind::Run);

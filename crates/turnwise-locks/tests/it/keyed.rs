@@ -921,6 +921,41 @@ fn a_key_takes_as_many_waiting_runs_as_it_may() {
     assert_eq!(none.run(1, |()| 6), Ok(6));
 }
 
+/// A call that would wait for itself is told so, whatever room there is; one that leaves its run
+/// to others is not.
+#[test]
+fn a_run_that_would_wait_for_itself_is_a_deadlock_without_room_too() {
+    fn circle<R>(outcome: Result<R, RunError<R>>) -> bool {
+        matches!(outcome, Err(RunError::NotStarted(NotStarted::Deadlock(_))))
+    }
+    fn full<R>(outcome: Result<R, RunError<R>>) -> bool {
+        matches!(outcome, Err(RunError::NotStarted(NotStarted::Full)))
+    }
+    let keyed = Keyed::<String>::builder().capacity(0).build();
+    let key = keyed.key("a".into()).unwrap();
+    let nested = || {
+        let within = Limits::wait(SECOND);
+        assert!(circle(keyed.run("a".into(), |()| ())) && circle(key.run(|()| ())));
+        assert!(circle(keyed.run_within("a".into(), within, |()| ())));
+        assert!(circle(key.run_within(within, |()| ())));
+        assert!(circle(keyed.entry_ref("a").run(|()| ())));
+        assert!(circle(keyed.entry_ref("a").run_within(within, |()| ())));
+        assert!(circle(keyed.run_all(["a".into(), "c".into()], within, |_| ())));
+        assert!(full(keyed.start("a".into(), within, |()| ()).wait()));
+        assert!(full(key.start(within, |()| ()).wait()));
+        // Another thread may wait for this one.
+        let full = thread::scope(|scope| {
+            scope.spawn(|| full(keyed.run("a".into(), |()| ())) && full(key.run(|()| ()))).join()
+        });
+        assert!(full.unwrap());
+    };
+    keyed.run("a".into(), |()| nested()).unwrap();
+    // Through another key.
+    keyed.run("a".into(), |()| keyed.run("b".into(), |()| nested()).unwrap()).unwrap();
+    // What is not taken leaves its place.
+    assert_eq!(keyed.run("a".into(), |()| 1), Ok(1));
+}
+
 #[test]
 fn the_bound_of_waiting_runs_is_exact_among_threads() {
     const CAPACITY: u32 = 3;

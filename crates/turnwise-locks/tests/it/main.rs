@@ -7,6 +7,7 @@
 mod common;
 
 mod admission;
+mod entry_ref;
 mod histories;
 mod hostile_locks;
 mod keyed;
