@@ -18,7 +18,7 @@ use std::time::Duration;
 use turnwise::time::{Timer, Timers};
 use turnwise::{Actor, PanicPolicy};
 
-use super::{NotMine, Shared, TickNumber};
+use super::{Other, Shared, TickNumber};
 use crate::sync::Mutex;
 use crate::user_code::{catch, discard, owning};
 
@@ -194,8 +194,8 @@ impl<F: FnMut(TickNumber)> Attendant<F> {
             }
             let running = match alarm.shared.take(&self.job, TickNumber(number)) {
                 Ok(running) => running,
-                Err(NotMine::StillRunning { .. }) => return,
-                Err(NotMine::Taken { .. }) => {
+                Err(Other::Runs(_)) => return,
+                Err(Other::Taken) => {
                     self.seen = number;
                     continue;
                 }

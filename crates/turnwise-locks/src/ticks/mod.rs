@@ -96,27 +96,39 @@ pub enum NotMine {
     Taken {
         /// The tick that is over for this job.
         tick: TickNumber,
+        /// The time until the next tick begins.
+        next: Duration,
     },
-    /// A run of an earlier tick is under way. This tick is not taken by that: who tries again, in
-    /// this tick, may have it.
+    /// A run of an earlier tick is under way. The tick of the call is not taken by that: another
+    /// attempt in it may have it.
     StillRunning {
-        /// The tick that could not be had.
+        /// The tick that is under way.
         tick: TickNumber,
+        /// The time until the next tick begins.
+        next: Duration,
     },
 }
 
 impl fmt::Display for NotMine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotMine::Taken { tick } => write!(f, "tick {tick} was taken"),
-            NotMine::StillRunning { tick } => {
-                write!(f, "in tick {tick}, a run of an earlier one is still under way")
+            NotMine::Taken { tick, next } => {
+                write!(f, "tick {tick} was taken; the next is in {next:?}")
             }
+            NotMine::StillRunning { tick, .. } => write!(f, "the run of tick {tick} has not ended"),
         }
     }
 }
 
 impl Error for NotMine {}
+
+/// Why a tick of a job is not taken.
+enum Other {
+    /// It is another's, or a later one is.
+    Taken,
+    /// The run of this one is under way.
+    Runs(TickNumber),
+}
 
 impl OncePerTick {
     /// Jobs on this schedule.
@@ -165,8 +177,11 @@ impl OncePerTick {
     /// With the job's own panic, or that of the wall clock or the schedule; with one of those, no
     /// tick is used.
     pub fn try_run<R>(&self, job: &str, f: impl FnOnce(TickNumber) -> R) -> Result<R, NotMine> {
-        let (f, tick) = owning(f, |_| self.shared.tick_of_call());
-        let _running = self.shared.take(job, tick)?;
+        let (f, (tick, next)) = owning(f, |_| self.shared.tick_of_call());
+        let _running = self.shared.take(job, tick).map_err(|other| match other {
+            Other::Taken => NotMine::Taken { tick, next },
+            Other::Runs(tick) => NotMine::StillRunning { tick, next },
+        })?;
         Ok(f(tick))
     }
 
@@ -225,28 +240,29 @@ impl Shared {
         self.schedule.tick_at((self.wall)())
     }
 
-    /// The tick that a call belongs to. Runs user code.
-    fn tick_of_call(&self) -> TickNumber {
+    /// The tick that a call belongs to, and the time until the next one begins. Runs user code.
+    fn tick_of_call(&self) -> (TickNumber, Duration) {
         let now = (self.wall)();
-        match self.nearest {
-            true => self.schedule.nearest_tick_at(now),
-            false => self.schedule.tick_at(now),
-        }
+        let (number, next) = match self.nearest {
+            true => self.schedule.look_nearest(now),
+            false => self.schedule.look(now),
+        };
+        (TickNumber(number), next.saturating_sub(now))
     }
 
     /// Takes this tick of the job, if it can be had (O1).
-    fn take(self: &Arc<Self>, job: &str, tick: TickNumber) -> Result<Running, NotMine> {
+    fn take(self: &Arc<Self>, job: &str, tick: TickNumber) -> Result<Running, Other> {
         let TickNumber(number) = tick;
         let mut book = self.book.lock();
         let book = &mut *book;
         let name = match book.jobs.get_key_value(job) {
-            Some((_, known)) if number <= known.last => return Err(NotMine::Taken { tick }),
+            Some((_, known)) if number <= known.last => return Err(Other::Taken),
             Some((_, known)) if known.running > 0 && !self.overlap => {
-                return Err(NotMine::StillRunning { tick });
+                return Err(Other::Runs(TickNumber(known.last)));
             }
             Some((name, _)) => name.clone(),
             None if book.floor.is_some_and(|floor| number <= floor) => {
-                return Err(NotMine::Taken { tick });
+                return Err(Other::Taken);
             }
             None => Arc::from(job),
         };

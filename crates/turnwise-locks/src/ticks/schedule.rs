@@ -99,10 +99,7 @@ impl Schedule {
     /// assert_eq!(hourly.nearest_tick_at(early), TickNumber(1));
     /// ```
     pub fn nearest_tick_at(&self, time: Duration) -> TickNumber {
-        match self.period() {
-            Some((step, _)) => self.tick_at(time.saturating_add(step / 2)),
-            None => self.tick_at(time),
-        }
+        TickNumber(self.look_nearest(time).0)
     }
 
     /// The time between its ticks, and when tick 0 begins, after the epoch. `None` of a schedule
@@ -111,6 +108,14 @@ impl Schedule {
         match self.0 {
             Kind::Every { step, offset } => Some((step, offset)),
             Kind::Own(_) => None,
+        }
+    }
+
+    /// The tick that begins nearest, and when the next one begins.
+    pub(super) fn look_nearest(&self, time: Duration) -> (u64, Duration) {
+        match self.period() {
+            Some((step, _)) => self.look(time.saturating_add(step / 2)),
+            None => self.look(time),
         }
     }
 

@@ -58,7 +58,9 @@ fn twelve_contenders_a_thousand_ticks() {
                         });
                         match ran {
                             Ok(()) => {}
-                            Err(NotMine::Taken { tick: TickNumber(at) }) => assert_eq!(at, tick),
+                            Err(NotMine::Taken { tick: TickNumber(at), .. }) => {
+                                assert_eq!(at, tick)
+                            }
                             Err(NotMine::StillRunning { .. }) => panic!("of which tick?"),
                             Err(other) => panic!("{other}"),
                         }
@@ -71,12 +73,17 @@ fn twelve_contenders_a_thousand_ticks() {
     });
 }
 
+/// The outcome of an attempt in a tick that is over for the job.
+fn taken<R>(tick: u64, next: Duration) -> Result<R, NotMine> {
+    Err(NotMine::Taken { tick: TickNumber(tick), next })
+}
+
 #[test]
 fn a_late_contender_does_not_run_a_quick_job_again() {
     let (jobs, clock) = by_hand(false);
     assert_eq!(jobs.try_run("job", |tick| tick), Ok(TickNumber(0)));
     clock.advance(STEP - Duration::from_nanos(1));
-    assert_eq!(jobs.try_run("job", |_| ()), Err(NotMine::Taken { tick: TickNumber(0) }));
+    assert_eq!(jobs.try_run("job", |_| ()), taken(0, Duration::from_nanos(1)));
     assert_eq!(jobs.try_run("other", |tick| tick), Ok(TickNumber(0)));
     clock.advance(Duration::from_nanos(1));
     assert_eq!(jobs.clone().try_run("job", |tick| tick), Ok(TickNumber(1)));
@@ -86,9 +93,10 @@ fn a_late_contender_does_not_run_a_quick_job_again() {
 fn a_long_run_is_not_overlapped() {
     let (jobs, clock) = by_hand(false);
     jobs.try_run("job", |_| {
-        assert_eq!(jobs.try_run("job", |_| ()), Err(NotMine::Taken { tick: TickNumber(0) }));
+        assert_eq!(jobs.try_run("job", |_| ()), taken(0, STEP));
         clock.advance(2 * STEP);
-        let still = NotMine::StillRunning { tick: TickNumber(2) };
+        clock.advance(STEP / 4);
+        let still = NotMine::StillRunning { tick: TickNumber(0), next: STEP * 3 / 4 };
         assert_eq!(jobs.try_run("job", |_| ()), Err(still));
     })
     .unwrap();
@@ -102,7 +110,7 @@ fn an_overlap_can_be_allowed() {
     let inner = jobs.try_run("job", |_| {
         clock.advance(STEP);
         let inner = jobs.try_run("job", |tick| tick);
-        assert_eq!(jobs.try_run("job", |_| ()), Err(NotMine::Taken { tick: TickNumber(1) }));
+        assert_eq!(jobs.try_run("job", |_| ()), taken(1, STEP));
         inner
     });
     assert_eq!(inner, Ok(Ok(TickNumber(1))));
@@ -113,7 +121,7 @@ fn a_panic_uses_the_tick_and_no_more() {
     let (jobs, clock) = by_hand(false);
     let run = || jobs.try_run("job", |_| panic!("planned"));
     assert!(panic::catch_unwind(AssertUnwindSafe(run)).is_err());
-    assert_eq!(jobs.try_run("job", |_| ()), Err(NotMine::Taken { tick: TickNumber(0) }));
+    assert_eq!(jobs.try_run("job", |_| ()), taken(0, STEP));
     clock.advance(STEP);
     assert_eq!(jobs.try_run("job", |tick| tick), Ok(TickNumber(1)));
 }
@@ -136,7 +144,7 @@ fn a_job_that_runs_is_not_forgotten() {
     jobs.try_run("job", |_| {
         clock.advance(STEP);
         (0..1_000).for_each(|job| jobs.try_run(&format!("{job}"), |_| ()).unwrap());
-        let still = NotMine::StillRunning { tick: TickNumber(1) };
+        let still = NotMine::StillRunning { tick: TickNumber(0), next: STEP };
         assert_eq!(jobs.try_run("job", |_| ()), Err(still));
     })
     .unwrap();
@@ -333,11 +341,11 @@ fn a_call_may_belong_to_the_tick_that_is_nearest() {
     queue.run_until_idle();
     assert!(told.try_recv().is_err());
     clock.advance(Duration::from_secs(2));
-    assert_eq!(jobs.try_run("early", |_| ()), Err(NotMine::Taken { tick: TickNumber(1) }));
+    assert_eq!(jobs.try_run("early", |_| ()), taken(1, STEP - Duration::from_secs(1)));
     timers.run_due();
     queue.run_until_idle();
     assert_eq!(told.try_recv(), Ok(TickNumber(1)));
-    assert_eq!(jobs.try_run("attended", |_| ()), Err(NotMine::Taken { tick: TickNumber(1) }));
+    assert_eq!(jobs.try_run("attended", |_| ()), taken(1, STEP - Duration::from_secs(1)));
     clock.advance(STEP / 2);
     assert_eq!(jobs.try_run("early", |tick| tick), Ok(TickNumber(2)));
     drop(attended);
