@@ -23,6 +23,7 @@ use crate::cell::refs::Ref;
 use crate::cell::settings::Guard;
 use crate::sync::Mutex;
 use crate::thread::context::Local;
+use crate::thread::ends::Ends;
 use crate::thread::list::take_on_if_pending;
 use crate::thread::schedule::hand_over;
 use crate::time::{Clock, MonotonicClock};
@@ -91,15 +92,14 @@ impl dyn Member {
 
     /// Cuts its turn, if that is suspended. Inside work of the crate's own: it ends elsewhere,
     /// unless `here` and it has no executor. Then it is left pending, for the caller to end.
-    pub(super) fn cut(&self, local: &Local, here: bool) -> Option<Ref> {
-        let owner = cut_stopped(self.cell())?;
+    pub(super) fn cut(&self, local: &Local, here: bool, ends: &mut Ends) {
+        let Some(owner) = cut_stopped(self.cell()) else { return };
         if here && !self.has_executor() {
-            let cell = owner.leave_pending();
-            cell.header().call_for_help();
-            return Some(cell);
+            ends.push(owner.leave_pending());
+            self.cell().header().call_for_help();
+        } else {
+            hand_over(local, owner);
         }
-        hand_over(local, owner);
-        None
     }
 
     /// Has what waits in it given back, if it was stopped and is not being run: in this call, if

@@ -100,12 +100,11 @@ pub(super) fn shut_down(shared: &Arc<Shared>, limit: Limit) -> Result<ShutdownRe
     course.enter(None)?;
     course.seal();
     if limit == Limit::Immediate {
-        course.close(false);
+        let idle = course.close(false);
         course.stop(true);
-        course.end_idle(|| false);
+        end_all(idle, || false);
     } else {
-        course.close(true);
-        course.end_idle(|| deadline.is_over());
+        end_all(course.close(true), || deadline.is_over());
         course.give_back_forsaken();
         if course.wait(deadline)? {
             return Ok(course.report());
@@ -126,12 +125,35 @@ pub(super) fn stop_all(shared: &Shared) {
             // All before the first end: a hook may wait for what another one waits for, or for
             // one whose turn is suspended.
             members.iter().for_each(|member| member.stop());
-            let cut = members.iter().rev().filter_map(|member| member.cut(local, here)).collect();
-            let _ends = Ends::new(cut);
+            let mut ends = Ends::new();
+            members.iter().for_each(|member| member.cut(local, here, &mut ends));
             members.iter().for_each(|member| member.give_back(local, here));
         });
         settle(local);
     });
+}
+
+/// Ends actors that were idle, one after the other, until the time is over. The others end
+/// elsewhere.
+fn end_all(mut ends: Ends, is_over: impl Fn() -> bool) {
+    while let Some(cell) = ends.next() {
+        leave_to_others(|local| {
+            run_here(local, &cell);
+            // The last reference runs hooks.
+            drop(cell);
+        });
+        // The clock is the user's: not inside of the crate's own work.
+        let over = panic::catch(&is_over);
+        if matches!(over, Ok(false)) {
+            continue;
+        }
+        leave_to_others(|local| {
+            while let Some(cell) = ends.next() {
+                take_on_if_pending(local, &cell);
+            }
+        });
+        over.unwrap_or_else(|payload| resume_unwind(payload));
+    }
 }
 
 /// How far a shutdown has come.
@@ -144,8 +166,6 @@ struct Course {
     all: usize,
     /// Those that were closed from idle: there is nothing to stop.
     idle: HashSet<u64>,
-    /// Those of them that are pending, and end here, the one that came last first.
-    to_end: Vec<u64>,
     /// Those that were stopped because the time was over.
     stopped: HashSet<u64>,
     /// The mailboxes that the calling thread is running.
@@ -162,7 +182,6 @@ impl Course {
             to_close: Vec::new(),
             all: 0,
             idle: HashSet::new(),
-            to_end: Vec::new(),
             stopped: HashSet::new(),
             inside: Vec::new(),
             elsewhere: true,
@@ -199,10 +218,12 @@ impl Course {
     }
 
     /// Closes the actors that are idle, and the others if `all`. Nothing of them runs here: a hook
-    /// may wait for one that waits for another of them to end.
-    fn close(&mut self, all: bool) {
+    /// may wait for one that waits for another of them to end. Those that were idle and end here
+    /// are left pending for that.
+    fn close(&mut self, all: bool) -> Ends {
+        let mut ends = Ends::new();
         if self.to_close.is_empty() {
-            return;
+            return ends;
         }
         let here = !self.elsewhere;
         leave_to_others(|local| {
@@ -211,39 +232,13 @@ impl Course {
                 let ends_here = here && !member.has_executor();
                 if member.close_if_idle(ends_here) {
                     self.idle.insert(number);
-                    self.to_end.extend(ends_here.then_some(number));
+                    ends_here.then(|| ends.push(member.cell().clone()));
                 } else if all {
                     member.run_out(local);
                 }
             }
         });
-        self.to_end.reverse();
-    }
-
-    /// Ends the actors that were idle and end here, one after the other, until the time is over.
-    /// The others end elsewhere.
-    fn end_idle(&mut self, is_over: impl Fn() -> bool) {
-        let to_end = std::mem::take(&mut self.to_end);
-        let cell = |number| Some(self.shared.member(number)?.cell().clone());
-        let mut ends = Ends::new(to_end.into_iter().filter_map(cell).collect());
-        while let Some(cell) = ends.next() {
-            leave_to_others(|local| {
-                run_here(local, &cell);
-                // The last reference runs hooks.
-                drop(cell);
-            });
-            // The clock is the user's: not inside of the crate's own work.
-            let over = panic::catch(&is_over);
-            if matches!(over, Ok(false)) {
-                continue;
-            }
-            leave_to_others(|local| {
-                while let Some(cell) = ends.next() {
-                    take_on_if_pending(local, &cell);
-                }
-            });
-            over.unwrap_or_else(|payload| resume_unwind(payload));
-        }
+        ends
     }
 
     /// Waits until all have ended; false if the time is over before. An error: it would wait for
@@ -299,8 +294,12 @@ impl Course {
                 }
             }
             // All before the first end, which may wait for one whose turn is suspended.
-            let cut = |number: &u64| self.shared.member(*number)?.cut(local, here);
-            let _ends = Ends::new(left.iter().rev().filter_map(cut).collect());
+            let mut ends = Ends::new();
+            for number in &left {
+                if let Some(member) = self.shared.member(*number) {
+                    member.cut(local, here, &mut ends);
+                }
+            }
             for number in left {
                 if let Some(member) = self.shared.member(number) {
                     member.give_back(local, here);

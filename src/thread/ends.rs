@@ -1,13 +1,14 @@
 //! Actors that this thread is about to end, one after the other.
 //!
 //! Each was closed while it was idle, or its suspended turn was cut, and is pending with no entry
-//! and no drain of it out: its end is this thread's alone. The end before runs hooks, which may
-//! wait for what a later one brings. So a thread that is about to block hands them over, as it does
-//! with its list.
+//! and no drain of it out: its end is this thread's alone. Until then, hooks and wakers of others
+//! are called, which may wait for what it brings. So a thread that is about to block hands them
+//! over, as it does with its list.
 
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 use super::context::Local;
 use super::list::take_on_if_pending;
@@ -20,39 +21,44 @@ thread_plain! {
 }
 
 thread_owned! {
-    /// The one that ends last comes first.
-    static ENDS: RefCell<Vec<Ref>> = RefCell::new(Vec::new());
+    /// Those of the outermost call first, in the order in which they end.
+    static ENDS: RefCell<VecDeque<Ref>> = RefCell::new(VecDeque::new());
 }
 
-/// Those of one call, above those of the calls around it.
+/// Those of one call, behind those of the calls around it.
 pub(crate) struct Ends {
-    below: usize,
+    before: usize,
     /// Of a thread that is ending itself, whose thread-locals are gone.
-    own: Vec<Ref>,
+    own: VecDeque<Ref>,
 }
 
 impl Ends {
-    /// Puts them there, the one that ends last first.
-    pub(crate) fn new(mut ends: Vec<Ref>) -> Self {
-        let below = ENDS.try_with(|all| {
+    pub(crate) fn new() -> Self {
+        Ends { before: COUNT.with(Cell::get), own: VecDeque::new() }
+    }
+
+    /// Adds one that ends after the others.
+    pub(crate) fn push(&mut self, cell: Ref) {
+        let mut cell = Some(cell);
+        let _ = ENDS.try_with(|all| {
             let mut all = all.borrow_mut();
-            let below = all.len();
-            all.append(&mut ends);
+            // Those of the calls around it may have been handed over.
+            self.before = self.before.min(all.len());
+            all.extend(cell.take());
             COUNT.with(|count| count.set(all.len()));
-            below
         });
-        Ends { below: below.unwrap_or(0), own: ends }
+        self.own.extend(cell);
     }
 
     /// The next one to end, if they were not handed over.
     pub(crate) fn next(&mut self) -> Option<Ref> {
-        if COUNT.with(Cell::get) <= self.below {
-            return self.own.pop();
+        if COUNT.with(Cell::get) <= self.before {
+            return self.own.pop_front();
         }
         let next = ENDS.try_with(|all| {
             let mut all = all.borrow_mut();
             COUNT.with(|count| count.set(all.len() - 1));
-            all.pop()
+            all.remove(self.before)
         });
         next.ok().flatten()
     }
@@ -80,7 +86,7 @@ pub(crate) fn hand_over(local: &Local) {
 fn hand_over_all(local: &Local) {
     COUNT.with(|count| count.set(0));
     let all = ENDS.try_with(RefCell::take).unwrap_or_default();
-    for cell in all.into_iter().rev() {
+    for cell in all {
         take_on_if_pending(local, &cell);
     }
 }

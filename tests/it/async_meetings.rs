@@ -364,6 +364,40 @@ fn a_shutdown_without_time_ends_what_it_cuts_on_its_own_thread() {
 }
 
 #[test]
+fn a_turn_that_is_cut_may_wait_as_it_drops_for_the_end_of_an_idle_actor() {
+    /// Waits for the hook of another actor.
+    struct WaitsFor(Option<Reply<()>>);
+
+    impl Drop for WaitsFor {
+        fn drop(&mut self) {
+            assert_eq!(self.0.take().unwrap().wait(), Ok(()));
+        }
+    }
+
+    must_end(|| {
+        for cut_first in [true, false] {
+            let system = System::new();
+            let (keeps, kept) = promise::<()>();
+            let keeps = Mutex::new(Some(keeps));
+            let hook = move |(), _| keeps.lock().unwrap().take().unwrap().keep(());
+            let idle = Actor::builder().on_end(hook);
+            let cut = |first| (first == cut_first).then(|| system.actor(Log::new()).unwrap());
+            let before = cut(true);
+            let _idle = system.spawn(idle, ()).unwrap();
+            let log = before.or(cut(false)).unwrap();
+            let drops = WaitsFor(Some(kept));
+            let (_go, gone) = promise::<()>();
+            drop(log.run(async move |_| {
+                let _drops = drops;
+                let _ = gone.await;
+            }));
+            let report = system.shutdown(Limit::Immediate).unwrap();
+            assert_eq!(report.stopped, 1, "{report}");
+        }
+    });
+}
+
+#[test]
 fn a_shutdown_that_cuts_a_turn_keeps_nothing_of_the_actor() {
     must_end(|| {
         for explicit in [true, false] {
