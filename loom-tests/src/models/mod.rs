@@ -258,6 +258,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE shutdown::shutdown_against_a_send ["handled", "refused"],
     ALL shutdown::shutdown_against_an_end ["found", "gone before"],
     THREE shutdown::shutdown_hands_over,
+    ONE shutdown::shutdown_two_that_cut ["ended elsewhere", "ended here"],
     THREE shutdown::shutdown_against_a_spawn ["refused", "ended with it"],
     ONE shutdown::shutdown_by_two,
     THREE shutdown::queue_closed_as_it_sleeps ["run"],

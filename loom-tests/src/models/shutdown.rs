@@ -1,6 +1,6 @@
 //! Waits for ends: of a system of actors, of a queue, of a monitor.
 
-use super::super::actor::{System, promise};
+use super::super::actor::{Promise, Reply, System, promise};
 use super::super::error::BuildError;
 use super::super::error::{Reason, StopCause};
 use super::super::executor::manual::DrainQueue;
@@ -108,6 +108,79 @@ pub(super) fn shutdown_hands_over() {
     assert_eq!(report.ended, 2);
     thread.join();
     drop(members);
+}
+
+/// Waits for the hook of another system's actor as it is dropped.
+struct WaitsFor(Option<Reply<()>>);
+
+impl Drop for WaitsFor {
+    fn drop(&mut self) {
+        let told = self.0.take().expect("it is dropped once");
+        told.wait().expect("it is kept");
+    }
+}
+
+/// A system of an idle actor, whose hook keeps `tell`, and of one with a suspended turn, whose
+/// future waits for `told` as it is cut, and a message behind that.
+struct CutBeside {
+    system: System,
+    actors: (Actor<Log>, Actor<()>),
+    turn: Reply<()>,
+    books: Arc<Books>,
+}
+
+impl CutBeside {
+    fn new(tell: Promise<()>, told: Reply<()>) -> Self {
+        let (system, books) = (System::new(), Books::new());
+        let unrun = books.clone();
+        let builder = Actor::builder().on_undelivered(move |message| {
+            add(&unrun.unrun);
+            drop(message);
+        });
+        let cut = system.spawn(builder, Log::new(&books)).expect("it is open");
+        let (mail, waits) = (Mail::<OWN>::new(&books, 0, 1), WaitsFor(Some(told)));
+        let turn = cut.run(async move |log: &mut Log| {
+            let _waits = waits;
+            std::future::pending::<()>().await;
+            log.handle(mail);
+        });
+        send_all::<OWN>(&cut, &books, 1, 1);
+        let tell = std::sync::Mutex::new(Some(tell));
+        let builder = Actor::builder().on_end(move |(), _| {
+            let tell = tell.lock().expect("no panic").take();
+            tell.expect("it ends once").keep(());
+        });
+        let idle = system.spawn(builder, ()).expect("it is open");
+        CutBeside { system, actors: (cut, idle), turn, books }
+    }
+
+    /// The turn is cut on this thread. The idle actor ends elsewhere if the cut blocks this thread.
+    fn shut_down(mut self, queue: &Queue) {
+        let report = self.system.shutdown(Limit::Immediate).expect("no turn runs");
+        assert_eq!(report.stopped, 1, "it came back before the end of what it has cut");
+        reached(if report.is_complete() { "ended here" } else { "ended elsewhere" });
+        queue.run_all();
+        let answer = self.turn.wait_by_ref(Limit::Immediate);
+        assert!(answer.is_ok_and(|answer| answer.is_some_and(|answer| answer.is_err())));
+        add(&self.books.unrun);
+        drop((self.actors, self.system, self.turn));
+        self.books.balance();
+    }
+}
+
+/// Two systems are shut down beside each other, with no time. What each of them cuts waits for an
+/// actor that the other one has found idle: the thread that waits hands over what it was to end.
+pub(super) fn shutdown_two_that_cut() {
+    let queue = Queue::of_the_fallback();
+    let [(tell, told), (their_tell, their_told)] = [promise::<()>(), promise::<()>()];
+    let mine = CutBeside::new(tell, their_told);
+    let theirs = CutBeside::new(their_tell, told);
+    let [runs, also] = [queue.clone(), queue.clone()];
+    let runner = spawn(move || runs.run_next());
+    let thread = spawn(move || theirs.shut_down(&also));
+    mine.shut_down(&queue);
+    thread.join();
+    runner.join();
 }
 
 /// An actor that is spawned while the system is shut down is refused, or ended with it.
