@@ -135,7 +135,8 @@ pub fn called(what: &'static str) -> Was {
         finding("user code is called while a thread unwinds", &format!("{what}, by {by}"));
     }
     if WAKING.get() && !matches!(what, "an executor" | "a capture" | "the drop of a payload") {
-        finding("a wake runs user code", what);
+        let by = std::backtrace::Backtrace::force_capture();
+        finding("a wake runs user code", &format!("{what}, by {by}"));
     }
     Was(DOING.get(), SIDE.replace(Side::Program), LIMITED.take())
 }
@@ -479,6 +480,8 @@ impl World {
     pub fn user(self: &Arc<Self>, what: &'static str, body: &Body) {
         let _called = called(what);
         if !body.0.is_empty() {
+            // What it does is its own: the thread that wakes has called it.
+            let _reset = Waking(WAKING.replace(false));
             self.perform(body, Doing::Code);
         }
     }
@@ -1441,10 +1444,7 @@ impl World {
             return Err(drain);
         };
         let _executing = ResetExecuting(EXECUTING.replace(true));
-        {
-            let _reset = Waking(WAKING.replace(false));
-            self.user("an executor", body);
-        }
+        self.user("an executor", body);
         match manners[call % manners.len()] {
             Manner::AtOnce => asks(|| drain.run()),
             // The thread that runs a turn here is the executor itself.
@@ -1468,7 +1468,6 @@ impl World {
             Manner::Panic => panic_any(Planned),
         }
         // Another thread may have the mailbox by now.
-        let _reset = Waking(WAKING.replace(false));
         self.user("an executor", &after.body);
         Ok(())
     }
