@@ -202,15 +202,15 @@ impl fmt::Display for Reason {
 /// not known: one of them ends.
 ///
 /// A wait has a place in a circle if a thread sleeps in it inside a turn: for an answer, for room,
-/// for an actor to be idle or to end. A future that an async turn polls with another waker than its
-/// own, as `FuturesUnordered` does, counts as a thread that sleeps there, for a `block_on` looks
-/// the same: such a turn may be refused though it would go on. At most 4,096 turns are followed.
+/// for an actor to be idle or to end. A [`shutdown`](crate::System::shutdown) waits for the end of
+/// one actor after the other. A future that an async turn polls with another waker than its own, as
+/// `FuturesUnordered` does, counts as a thread that sleeps there, for a `block_on` looks the same:
+/// such a turn may be refused though it would go on. At most 4,096 turns are followed.
 ///
 /// A circle that goes through something else is not found: through a [`promise`](crate::promise), a
-/// lock or a channel, a `block_on` inside a turn, a turn that [awaits](crate::Actor::run), an
-/// executor all of whose threads sleep, a [`shutdown`](crate::System::shutdown). Nor is one of
-/// replies alone that were handed to turns which have not asked: two turns that get each other's
-/// when both have begun.
+/// lock or a channel, a `block_on` inside a turn, a turn that [awaits](crate::Actor::run), or an
+/// executor all of whose threads sleep. Nor is one of replies alone that were handed to turns which
+/// have not asked: two turns that get each other's when both have begun.
 ///
 /// A thread that calls [`with`](crate::Actor::with) inside a turn may run there, after its own
 /// closure, what others have left in that mailbox. What it runs so may not wait for the turns that
