@@ -125,7 +125,8 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// call it, and several at a time.
     ///
     /// Questions are not handed to it (askers get an error), nor are closures of a waiting caller
-    /// (they stay with the caller).
+    /// (they stay with the caller). A question whose reply was dropped has no asker: it is dropped,
+    /// and counted as [`undelivered`](crate::snapshot::Stats::undelivered) only.
     ///
     /// # Examples
     /// ```
