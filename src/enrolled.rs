@@ -16,16 +16,16 @@ use std::mem::take;
 use crate::sync::Mutex;
 
 /// Jobs by a number of their own, one each, until the executor ends.
-pub struct Enrolled<J>(Mutex<State<J>>);
+pub struct Enrolled<J>(Mutex<Drains<J>>);
 
-struct State<J> {
+struct Drains<J> {
     jobs: BTreeMap<usize, J>,
     ended: bool,
 }
 
 impl<J> Default for Enrolled<J> {
     fn default() -> Self {
-        Enrolled(Mutex::new(State { jobs: BTreeMap::new(), ended: false }))
+        Enrolled(Mutex::new(Drains { jobs: BTreeMap::new(), ended: false }))
     }
 }
 

@@ -291,9 +291,9 @@ impl fmt::Debug for Cycle {
 /// # Ok::<(), turnwise::BuildError>(())
 /// ```
 #[derive(Clone)]
-pub struct TurnPanic(Arc<Told>);
+pub struct TurnPanic(Arc<TurnPanicParts>);
 
-struct Told {
+struct TurnPanicParts {
     actor: Option<Box<str>>,
     text: Arc<str>,
 }
@@ -301,7 +301,7 @@ struct Told {
 impl TurnPanic {
     pub(crate) fn of(actor: &str, payload: &Payload) -> Self {
         let text = panic::text(payload.as_ref());
-        TurnPanic(Arc::new(Told { actor: Some(actor.into()), text }))
+        TurnPanic(Arc::new(TurnPanicParts { actor: Some(actor.into()), text }))
     }
 
     /// The message of the panic.
@@ -326,7 +326,7 @@ impl TurnPanic {
 
 impl<T: Into<Arc<str>>> From<T> for TurnPanic {
     fn from(text: T) -> Self {
-        TurnPanic(Arc::new(Told { actor: None, text: text.into() }))
+        TurnPanic(Arc::new(TurnPanicParts { actor: None, text: text.into() }))
     }
 }
 

@@ -110,14 +110,14 @@ pub(crate) struct Waiters(Mutex<List>);
 
 #[derive(Default)]
 struct List {
-    slots: Vec<Slot>,
+    slots: Vec<ListSlot>,
     /// The first vacant slot; the length of the slab if there is none.
     vacant: usize,
     /// The number of the last waiter: a slot has many waiters, one after the other.
     last: u64,
 }
 
-enum Slot {
+enum ListSlot {
     Taken(u64, Waiter),
     /// With the vacant slot that follows it.
     Vacant(usize),
@@ -140,10 +140,10 @@ impl List {
     fn insert(&mut self, waiter: Waiter) -> Place {
         self.last += 1;
         let place = Place { slot: self.vacant, number: self.last };
-        let taken = Slot::Taken(place.number, waiter);
+        let taken = ListSlot::Taken(place.number, waiter);
         match self.slots.get_mut(place.slot) {
             Some(slot) => {
-                if let Slot::Vacant(next) = std::mem::replace(slot, taken) {
+                if let ListSlot::Vacant(next) = std::mem::replace(slot, taken) {
                     self.vacant = next;
                 }
             }
@@ -157,7 +157,7 @@ impl List {
 
     fn has(&self, place: Place) -> bool {
         let slot = self.slots.get(place.slot);
-        matches!(slot, Some(Slot::Taken(number, _)) if *number == place.number)
+        matches!(slot, Some(ListSlot::Taken(number, _)) if *number == place.number)
     }
 
     fn remove(&mut self, place: Place) -> Option<Waiter> {
@@ -166,17 +166,17 @@ impl List {
 
     /// Takes the waiter out of a slot that is taken.
     fn vacate(&mut self, at: usize) -> Option<Waiter> {
-        let vacated = std::mem::replace(self.slots.get_mut(at)?, Slot::Vacant(self.vacant));
+        let vacated = std::mem::replace(self.slots.get_mut(at)?, ListSlot::Vacant(self.vacant));
         self.vacant = at;
         vacated.waiter()
     }
 }
 
-impl Slot {
+impl ListSlot {
     fn waiter(self) -> Option<Waiter> {
         match self {
-            Slot::Taken(_, waiter) => Some(waiter),
-            Slot::Vacant(_) => None,
+            ListSlot::Taken(_, waiter) => Some(waiter),
+            ListSlot::Vacant(_) => None,
         }
     }
 }
@@ -203,7 +203,7 @@ impl Waiters {
     pub(crate) fn wake_threads(&self) {
         let mut list = self.0.lock();
         for at in 0..list.slots.len() {
-            if matches!(list.slots[at], Slot::Taken(_, Waiter::Thread(_))) {
+            if matches!(list.slots[at], ListSlot::Taken(_, Waiter::Thread(_))) {
                 list.vacate(at).into_iter().for_each(Waiter::wake);
             }
         }
@@ -216,7 +216,7 @@ impl Waiters {
             list.vacant = 0;
             std::mem::take(&mut list.slots)
         };
-        woken.into_iter().filter_map(Slot::waiter).for_each(Waiter::wake);
+        woken.into_iter().filter_map(ListSlot::waiter).for_each(Waiter::wake);
     }
 }
 

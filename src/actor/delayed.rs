@@ -7,7 +7,7 @@ use super::spans::{self, Origin};
 use super::{Actor, Handler, Posted};
 use crate::error::{Reason, SendError};
 use crate::panic;
-use crate::time::timers::Accepted;
+use crate::time::timers::Delivered;
 use crate::time::{Every, Timer, TimerError, Timers};
 
 impl<S: Send + 'static> Posted<'_, S> {
@@ -102,7 +102,7 @@ impl<S: Send + 'static> Posted<'_, S> {
         let (timers, kept) = self.timers();
         timers.messages_every(every, move |_| {
             let _kept = &kept;
-            let Some(actor) = actor.upgrade() else { return Accepted::NeverAgain };
+            let Some(actor) = actor.upgrade() else { return Delivered::NeverAgain };
             // The clone is user code; the handle may be the last one by then.
             let told = panic::owning(actor, |actor| actor.posted().tell(message.clone()));
             accepted(told.1)
@@ -128,7 +128,7 @@ impl<S: Send + 'static> Posted<'_, S> {
             let send = |actor: &Actor<S>| accepted(post(actor.posted(), message));
             #[cfg(feature = "tracing")]
             let send = from(origin, send);
-            send(&actor) == Accepted::Yes
+            send(&actor) == Delivered::Yes
         })
     }
 
@@ -143,13 +143,13 @@ impl<S: Send + 'static> Posted<'_, S> {
 
 /// Says what became of a message. One that was refused is dropped here, before the handle that it
 /// was sent by: that may be the last.
-fn accepted<M>(sent: Result<(), SendError<M>>) -> Accepted {
-    let Err(refused) = sent else { return Accepted::Yes };
+fn accepted<M>(sent: Result<(), SendError<M>>) -> Delivered {
+    let Err(refused) = sent else { return Delivered::Yes };
     let (message, reason) = refused.into_parts();
     panic::ignore(|| drop(message));
     match reason {
-        Reason::Closed | Reason::Stopped(_) => Accepted::NeverAgain,
-        _ => Accepted::No,
+        Reason::Closed | Reason::Stopped(_) => Delivered::NeverAgain,
+        _ => Delivered::No,
     }
 }
 

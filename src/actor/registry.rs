@@ -114,7 +114,7 @@ impl dyn Member {
 }
 
 /// Shared by a system and its actors.
-pub(super) struct Shared {
+pub(super) struct SystemShared {
     /// Without one, the machine's.
     clock: Option<Arc<dyn Clock>>,
     registry: Mutex<Registry>,
@@ -133,11 +133,11 @@ struct Registry {
     members: BTreeMap<u64, Box<dyn Member>>,
 }
 
-impl Shared {
+impl SystemShared {
     pub(super) fn new(clock: Option<Arc<dyn Clock>>) -> Arc<Self> {
         let registry = Registry { open: true, last: 0, members: BTreeMap::new() };
         let (waiters, discarded) = (Waiters::default(), Arc::default());
-        Arc::new(Shared { clock, registry: Mutex::new(registry), discarded, waiters })
+        Arc::new(SystemShared { clock, registry: Mutex::new(registry), discarded, waiters })
     }
 
     /// The clock that was brought along, if one was.
@@ -229,7 +229,7 @@ impl Shared {
 
 /// An actor's place in its system: given up when this is dropped, after its end.
 pub(super) struct Membership {
-    shared: Arc<Shared>,
+    shared: Arc<SystemShared>,
     number: u64,
 }
 

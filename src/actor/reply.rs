@@ -49,11 +49,11 @@ struct Source {
     /// None: a promise.
     actor: Option<Ref>,
     /// None: the actor's; for a promise, the machine's.
-    clock: Option<Box<By>>,
+    clock: Option<Box<TimeSource>>,
 }
 
 /// A clock, and where tasks that wait by it have themselves woken; without one, in its own service.
-struct By {
+struct TimeSource {
     clock: Arc<dyn Clock>,
     timers: Option<Timers>,
 }
@@ -72,7 +72,7 @@ impl Source {
         Source { actor: Some(cell), clock: None }
     }
 
-    fn promise(clock: Option<By>) -> Self {
+    fn promise(clock: Option<TimeSource>) -> Self {
         Source { actor: None, clock: clock.map(Box::new) }
     }
 
@@ -472,16 +472,17 @@ pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
 /// assert!(matches!(waiter.join().unwrap(), Err(WaitError::Cancelled(_))));
 /// ```
 pub fn promise_on<R: Send + 'static>(clock: Arc<dyn Clock>) -> (Promise<R>, Reply<R>) {
-    promised(Some(By { clock, timers: None }))
+    promised(Some(TimeSource { clock, timers: None }))
 }
 
 /// A promise whose waits are measured on an actor's clock.
 pub(super) fn promise_of<R: Send + 'static>(config: &Settings) -> (Promise<R>, Reply<R>) {
-    let by = |clock: &Arc<dyn Clock>| By { clock: clock.clone(), timers: config.timers.clone() };
+    let by =
+        |clock: &Arc<dyn Clock>| TimeSource { clock: clock.clone(), timers: config.timers.clone() };
     promised(config.clock.as_ref().map(by))
 }
 
-fn promised<R: Send + 'static>(clock: Option<By>) -> (Promise<R>, Reply<R>) {
+fn promised<R: Send + 'static>(clock: Option<TimeSource>) -> (Promise<R>, Reply<R>) {
     let (answerer, asker) = oneshot(Promised);
     let promise = Promise { answerer: Some(answerer), accepted: None };
     (promise, Reply { inner: Inner::Pending(asker, Source::promise(clock)) })

@@ -42,7 +42,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use super::registry::{Member, Shared};
+use super::registry::{Member, SystemShared};
 use super::system::System;
 use super::within::{Over, Within};
 use crate::error::{Reason, StopCause};
@@ -93,7 +93,10 @@ impl fmt::Display for ShutdownReport {
 }
 
 /// Ends all actors of a system, and waits for that until the limit.
-pub(super) fn shut_down(shared: &Arc<Shared>, limit: Limit) -> Result<ShutdownReport, Reason> {
+pub(super) fn shut_down(
+    shared: &Arc<SystemShared>,
+    limit: Limit,
+) -> Result<ShutdownReport, Reason> {
     // The clock is the user's: if it panics here, nothing has happened.
     let deadline = Cutoff::new(shared.clock(), limit);
     let mut course = Course::new(shared.clone());
@@ -116,7 +119,7 @@ pub(super) fn shut_down(shared: &Arc<Shared>, limit: Limit) -> Result<ShutdownRe
 }
 
 /// Stops all actors of a system. Waits for none.
-pub(super) fn stop_all(shared: &Shared) {
+pub(super) fn stop_all(shared: &SystemShared) {
     shared.seal();
     let members = shared.members();
     with_local(|local| {
@@ -158,7 +161,7 @@ fn end_all(mut ends: Ends, is_over: impl Fn() -> bool) {
 
 /// How far a shutdown has come.
 struct Course {
-    shared: Arc<Shared>,
+    shared: Arc<SystemShared>,
     sealed: bool,
     /// Members that are still to be closed, the one that came last first.
     to_close: Vec<u64>,
@@ -175,7 +178,7 @@ struct Course {
 }
 
 impl Course {
-    fn new(shared: Arc<Shared>) -> Self {
+    fn new(shared: Arc<SystemShared>) -> Self {
         Course {
             shared,
             sealed: false,

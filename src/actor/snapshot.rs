@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::registry::Shared;
+use super::registry::SystemShared;
 use super::standing::{Activity, Standing};
 use super::system::System;
 use crate::cell::header::Header;
@@ -143,7 +143,7 @@ impl System {
 ///
 /// The drop of the system's last handle stops its actors, however many views there are.
 #[derive(Clone)]
-pub struct SystemView(Arc<Shared>);
+pub struct SystemView(Arc<SystemShared>);
 
 impl SystemView {
     /// See [`System::snapshot`].
@@ -159,7 +159,7 @@ impl fmt::Debug for SystemView {
 }
 
 impl SystemSnapshot {
-    fn of(system: &Shared) -> Self {
+    fn of(system: &SystemShared) -> Self {
         // Without the lock: what an actor is asked is not under it.
         let members = system.members();
         let waits = Waits::look();

@@ -117,7 +117,7 @@ impl Origin {
     }
 
     /// Begins a turn.
-    fn begin(self, header: &Header, kind: &'static str) -> Turn {
+    fn begin(self, header: &Header, kind: &'static str) -> TurnSpan {
         let clock = header.config().clock.clone();
         let now = moment(header.clock());
         let wait = self.sent.zip(now).map(|(sent, now)| nanos(now.saturating_sub(sent)));
@@ -141,7 +141,7 @@ impl Origin {
             beside.unwrap_or_else(open)
         });
         tell(|| _ = span.follows_from(&self.sender));
-        Turn { span, clock, run: Duration::ZERO }
+        TurnSpan { span, clock, run: Duration::ZERO }
     }
 }
 
@@ -160,7 +160,7 @@ const ABANDONED: &str = "abandoned";
 const STOPPED: &str = "stopped";
 
 /// A turn that has begun and is not over.
-struct Turn {
+struct TurnSpan {
     span: Span,
     /// None: the machine's.
     clock: Option<Arc<dyn Clock>>,
@@ -168,7 +168,7 @@ struct Turn {
     run: Duration,
 }
 
-impl Turn {
+impl TurnSpan {
     /// Runs a part of it.
     fn within<R>(&mut self, f: impl FnOnce() -> R) -> Result<R, Payload> {
         let began = self.enter();
@@ -196,7 +196,7 @@ impl Turn {
     }
 
     fn end(self, outcome: &'static str) {
-        let Turn { span, clock, run } = self;
+        let TurnSpan { span, clock, run } = self;
         tell(|| _ = span.record("run_ns", nanos(run)).record("outcome", outcome));
         tell(|| drop(span));
         panic::ignore(|| drop(clock));
@@ -275,7 +275,7 @@ impl<S: 'static, L: AsyncMessage<S> + Shown> AsyncMessage<S> for Traced<L> {
 /// The future of a turn that may wait. It lies in a box of its own, made once a turn.
 pub(super) struct TracedTurn<F> {
     future: Option<Pin<Box<F>>>,
-    turn: Option<Turn>,
+    turn: Option<TurnSpan>,
 }
 
 impl<F> TracedTurn<F> {

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::registry::{Member, Shared};
+use super::registry::{Member, SystemShared};
 use super::shutdown::{Closing, ShutdownReport, shut_down, stop_all};
 use super::standing::show;
 use super::{Actor, ActorBuilder, Spawner};
@@ -64,7 +64,7 @@ pub struct System {
 
 /// Shared by the clones of a system: the last one drops it.
 struct Scope {
-    shared: Arc<Shared>,
+    shared: Arc<SystemShared>,
 }
 
 impl Drop for Scope {
@@ -76,7 +76,7 @@ impl Drop for Scope {
 impl System {
     /// A system without actors, whose limits are measured on the machine's monotonic clock.
     pub fn new() -> Self {
-        Self::of(Shared::new(None))
+        Self::of(SystemShared::new(None))
     }
 
     /// A system whose limits are measured on this clock, and those of all actors spawned in it that
@@ -97,14 +97,14 @@ impl System {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn with_clock(clock: impl Clock + 'static) -> Self {
-        Self::of(Shared::new(Some(Arc::new(clock))))
+        Self::of(SystemShared::new(Some(Arc::new(clock))))
     }
 
-    fn of(shared: Arc<Shared>) -> Self {
+    fn of(shared: Arc<SystemShared>) -> Self {
         System { scope: Arc::new(Scope { shared }) }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<SystemShared> {
         &self.scope.shared
     }
 
@@ -334,9 +334,9 @@ impl Default for System {
     }
 }
 
-struct Shown<'a>(&'a dyn Member);
+struct ShownMember<'a>(&'a dyn Member);
 
-impl fmt::Debug for Shown<'_> {
+impl fmt::Debug for ShownMember<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Actor");
         show(&mut f, self.0.cell().header());
@@ -368,7 +368,7 @@ impl fmt::Debug for System {
         // Before anything is written: a writer is the user's, and so are the hooks that may go with
         // a member.
         let members = self.shared().members();
-        let shown = members.iter().map(|member| format!("{:?}", Shown(&**member)));
+        let shown = members.iter().map(|member| format!("{:?}", ShownMember(&**member)));
         let shown = shown.collect::<Vec<_>>().join(", ");
         drop(members);
         f.debug_struct("System")

@@ -97,19 +97,19 @@ trait InLine<T>: Send + Sync {
 }
 
 /// One that waits, and what becomes of its message if that is not accepted.
-struct Place<S: 'static, E: Envelope + 'static, F> {
+struct RoomPlace<S: 'static, E: Envelope + 'static, F> {
     waits: Waits<S, E>,
     refused: F,
 }
 
-impl<S, E, T, F> InLine<T> for Place<S, E, F>
+impl<S, E, T, F> InLine<T> for RoomPlace<S, E, F>
 where
     S: Send + 'static,
     E: Envelope + Send + 'static,
     F: Fn(&Header, E, Reason) -> T + Send + Sync,
 {
     fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T> {
-        let Place { waits, refused } = *self;
+        let RoomPlace { waits, refused } = *self;
         let handle = waits.handle().clone();
         let wait = |handle: &mut Strong<S>| waits.wait(Cutoff::at(handle.header().clock(), at));
         let (handle, sent) = panic::owning(handle, wait);
@@ -117,7 +117,7 @@ where
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>> {
-        let Place { waits, refused } = self;
+        let RoomPlace { waits, refused } = self;
         let sent = std::task::ready!(waits.poll(cx));
         let header = waits.handle().header();
         Poll::Ready(sent.map_err(|(message, reason)| refused(header, message, reason)))
@@ -135,10 +135,10 @@ where
 /// A message on its way into a mailbox that may be full: see [`Waiting`].
 #[must_use = "dropping it withdraws the message"]
 pub struct Sending<M> {
-    state: State<M>,
+    state: SendingState<M>,
 }
 
-enum State<M> {
+enum SendingState<M> {
     Sent,
     /// Boxed, so that a message that was refused is not in the way of one that was sent.
     Refused(Box<SendError<M>>),
@@ -170,15 +170,15 @@ impl<M: 'static> Sending<M> {
             header.refused(1, back(tell.message), reason)
         };
         let state = match handle.send_or_wait(Tell::new(message)) {
-            Ok(Ok(())) => State::Sent,
+            Ok(Ok(())) => SendingState::Sent,
             Ok(Err((tell, Reason::Full))) => {
                 handle.drop_newest(tell.message);
-                State::Sent
+                SendingState::Sent
             }
             Ok(Err((tell, reason))) => {
-                State::Refused(Box::new(refused(handle.header(), tell, reason)))
+                SendingState::Refused(Box::new(refused(handle.header(), tell, reason)))
             }
-            Err(waits) => State::Waits(Box::new(Place { waits, refused })),
+            Err(waits) => SendingState::Waits(Box::new(RoomPlace { waits, refused })),
         };
         Sending { state }
     }
@@ -201,9 +201,9 @@ impl<M> Sending<M> {
     /// As [`wait`](Self::wait), and [`Reason::Full`] when the time is over.
     pub fn within(self, limit: impl Into<Limit>) -> Result<(), SendError<M>> {
         match self.state {
-            State::Sent => Ok(()),
-            State::Refused(error) => Err(*error),
-            State::Waits(waiter) => {
+            SendingState::Sent => Ok(()),
+            SendingState::Refused(error) => Err(*error),
+            SendingState::Waits(waiter) => {
                 let limit = limit.into();
                 let (waiter, at) = panic::owning(waiter, |waiter| waiter.moment(limit));
                 waiter.wait(at)
@@ -236,15 +236,16 @@ impl<M> Sending<M> {
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
         let limit = limit.into();
         let (this, over) = panic::owning(self, |this| match &this.state {
-            State::Waits(waiter) => Over::at(waiter.moment(limit), || waiter.service()),
-            State::Sent | State::Refused(_) => Over::NEVER,
+            SendingState::Waits(waiter) => Over::at(waiter.moment(limit), || waiter.service()),
+            SendingState::Sent | SendingState::Refused(_) => Over::NEVER,
         });
         Within::new(over, this)
     }
 
     /// The time is over: the message is withdrawn, unless it was let in meanwhile.
     pub(super) fn expire(&mut self) -> Result<(), SendError<M>> {
-        Sending { state: std::mem::replace(&mut self.state, State::Sent) }.within(Limit::Immediate)
+        Sending { state: std::mem::replace(&mut self.state, SendingState::Sent) }
+            .within(Limit::Immediate)
     }
 }
 
@@ -253,13 +254,13 @@ impl<M> Future for Sending<M> {
 
     /// Runs no turn. Polled again after it was ready, it is ready with `Ok`.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Waits(waiter) = &mut self.state {
+        if let SendingState::Waits(waiter) = &mut self.state {
             let sent = std::task::ready!(waiter.poll(cx));
-            self.state = State::Sent;
+            self.state = SendingState::Sent;
             return Poll::Ready(sent);
         }
-        Poll::Ready(match std::mem::replace(&mut self.state, State::Sent) {
-            State::Refused(error) => Err(*error),
+        Poll::Ready(match std::mem::replace(&mut self.state, SendingState::Sent) {
+            SendingState::Refused(error) => Err(*error),
             _ => Ok(()),
         })
     }
@@ -270,7 +271,7 @@ impl<M> Unpin for Sending<M> {}
 
 impl<M> fmt::Debug for Sending<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waits = matches!(self.state, State::Waits(_));
+        let waits = matches!(self.state, SendingState::Waits(_));
         f.debug_struct("Sending").field("waits", &waits).finish_non_exhaustive()
     }
 }
@@ -362,7 +363,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
                 refused(handle.header(), question, reason);
                 None
             }
-            Err(waits) => Some(Box::new(Place { waits, refused }) as Box<dyn InLine<Reason>>),
+            Err(waits) => Some(Box::new(RoomPlace { waits, refused }) as Box<dyn InLine<Reason>>),
         };
         Asking { waiter, reply }
     }

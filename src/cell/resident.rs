@@ -23,7 +23,7 @@ use crate::error::StopCause;
 use crate::sync::config::HOME;
 
 #[repr(C, align(64))]
-struct Frame(MaybeUninit<[u8; HOME]>);
+struct HomeBytes(MaybeUninit<[u8; HOME]>);
 
 /// See the module.
 #[derive(Clone, Copy)]
@@ -53,7 +53,7 @@ impl Env {
     ) -> R {
         let cell = owner.cell();
         let Some(moves) = moves else { return f(owner, &Env::of(cell)) };
-        let mut frame = MaybeUninit::<Frame>::uninit();
+        let mut frame = MaybeUninit::<HomeBytes>::uninit();
         let state = frame.as_mut_ptr().cast::<u8>();
         // SAFETY: H1: it is in the cell, and fits into the frame: `MOVES` is of its type.
         unsafe { (moves.out)(cell, state) };

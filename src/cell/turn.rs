@@ -71,13 +71,13 @@ pub(crate) struct Core {
     /// The owner, while the turn is suspended (W1).
     place: UnsafeCell<Option<Woken>>,
     /// For the [`TurnMut`] alone (W4).
-    kept: UnsafeCell<Kept>,
+    kept: UnsafeCell<BetweenPolls>,
     vtable: &'static VTable,
 }
 
 /// State that is kept from one poll to the next.
 #[derive(Default)]
-struct Kept {
+struct BetweenPolls {
     /// A stop finds the turn (W3).
     registered: bool,
 }
@@ -121,7 +121,7 @@ impl Core {
         Core {
             word: AtomicU64::new(KEEPER),
             place: UnsafeCell::new(None),
-            kept: UnsafeCell::new(Kept::default()),
+            kept: UnsafeCell::new(BetweenPolls::default()),
             vtable,
         }
     }
@@ -278,7 +278,7 @@ impl TurnMut {
         self.0.0
     }
 
-    fn kept<R>(&mut self, f: impl FnOnce(&mut Kept) -> R) -> R {
+    fn kept<R>(&mut self, f: impl FnOnce(&mut BetweenPolls) -> R) -> R {
         // SAFETY: W4: there is one right to this turn, and it is borrowed for the call.
         self.0.kept.with_mut(|kept| f(unsafe { &mut *kept }))
     }

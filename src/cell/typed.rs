@@ -143,9 +143,9 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type, for as long as the result is used. The
     /// state is there (B1), and no other borrow of it lives.
     #[inline(always)]
-    unsafe fn owned<'a>(cell: *const Header) -> Owned<'a, S> {
+    unsafe fn owned<'a>(cell: *const Header) -> StateOf<'a, S> {
         // SAFETY: the owner keeps the cell (B3), which is of this type.
-        Owned(unsafe { Self::typed(cell) })
+        StateOf(unsafe { Self::typed(cell) })
     }
 
     /// # Safety
@@ -305,9 +305,9 @@ impl<S> Cell<S> {
 }
 
 /// The cell in the hands of its mailbox's owner, who borrows the state, which is there.
-struct Owned<'a, S>(&'a Cell<S>);
+struct StateOf<'a, S>(&'a Cell<S>);
 
-impl<S> Owned<'_, S> {
+impl<S> StateOf<'_, S> {
     #[inline(always)]
     fn with_state<R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
         // SAFETY: B1: no other thread touches the state, which is there, and is borrowed by this

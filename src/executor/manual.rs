@@ -51,30 +51,30 @@ use crate::turn::deferred::drop_drains;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DrainQueue {
-    shared: Arc<Shared>,
+    shared: Arc<QueueShared>,
 }
 
 /// The way into a [`DrainQueue`]: an [`Executor`], cheap to clone. It does not keep the queue: when
 /// that is gone, drains are dropped.
 #[derive(Clone)]
 pub struct QueueHandle {
-    shared: Arc<Shared>,
+    shared: Arc<QueueShared>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct QueueShared {
+    state: Mutex<QueueState>,
     bell: Condvar,
     enrolled: Enrolled<Drain>,
 }
 
-struct State {
+struct QueueState {
     drains: VecDeque<Drain>,
     closed: bool,
     /// State of the random choices; `None` takes the oldest.
     choice: Option<u64>,
 }
 
-impl State {
+impl QueueState {
     /// Takes one out: one of the `most` that came first.
     fn next(&mut self, most: usize) -> Option<Drain> {
         let among = self.drains.len().min(most);
@@ -153,8 +153,8 @@ impl DrainQueue {
     }
 
     fn choosing(choice: Option<u64>) -> Self {
-        let state = Mutex::new(State { drains: VecDeque::new(), closed: false, choice });
-        let shared = Shared { state, bell: Condvar::new(), enrolled: Enrolled::default() };
+        let state = Mutex::new(QueueState { drains: VecDeque::new(), closed: false, choice });
+        let shared = QueueShared { state, bell: Condvar::new(), enrolled: Enrolled::default() };
         DrainQueue { shared: Arc::new(shared) }
     }
 

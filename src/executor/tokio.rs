@@ -93,18 +93,18 @@ impl fmt::Debug for Tokio {
 
 /// Sees the end of a runtime, by a task that is dropped with it.
 struct Sentinel {
-    seen: Arc<Seen>,
+    seen: Arc<Runtime>,
     task: AbortHandle,
 }
 
 /// State that the task shares with the executor.
 #[derive(Default)]
-struct Seen {
+struct Runtime {
     gone: AtomicU32,
     enrolled: Enrolled<Drain>,
 }
 
-impl Seen {
+impl Runtime {
     fn is_gone(&self) -> bool {
         // Ordering: Acquire, as in `Gone`.
         self.gone.load(Acquire) != 0
@@ -112,7 +112,7 @@ impl Seen {
 }
 
 /// Says that the task was dropped.
-struct Gone(Arc<Seen>);
+struct Gone(Arc<Runtime>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
@@ -125,7 +125,7 @@ impl Drop for Gone {
 
 impl Sentinel {
     fn of(runtime: &Handle) -> Arc<Self> {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Runtime::default());
         let last = Gone(seen.clone());
         let task = runtime.spawn(async move {
             let _last = last;

@@ -45,17 +45,18 @@ const LAYOUT: Layout = match Layout::from_size_align(BYTES, ALIGN) {
 };
 
 /// The first slot of a chunk.
-struct Header {
+struct ChunkHeader {
     /// Slots not yet freed, those never handed out included.
     live: AtomicU32,
     life: Life,
 }
 
-const _: () = assert!(size_of::<Header>() <= SLOT && SLOT * CHUNK_SLOTS <= BYTES && SLOTS >= 2);
+const _: () =
+    assert!(size_of::<ChunkHeader>() <= SLOT && SLOT * CHUNK_SLOTS <= BYTES && SLOTS >= 2);
 
 /// A chunk, by the address of its header.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Chunk(*mut Header);
+struct Chunk(*mut ChunkHeader);
 
 // SAFETY: a chunk in the cache or the depot has exactly one holder (LIVE at zero), and its memory
 // is of no thread.
@@ -74,7 +75,7 @@ impl Chunk {
     /// Makes the header that of a chunk with every slot live.
     fn renew(self) {
         // SAFETY: the chunk has no other holder, and the header fits its first slot.
-        unsafe { self.0.write(Header { live: AtomicU32::new(SLOTS), life: Life::new() }) }
+        unsafe { self.0.write(ChunkHeader { live: AtomicU32::new(SLOTS), life: Life::new() }) }
     }
 
     /// The chunk around a node of it.
@@ -143,9 +144,9 @@ global! {
 }
 
 /// Chunks that this thread gives back at its end: the empty ones, and the rest of the one it bumps.
-struct Owned(RefCell<Vec<Chunk>>);
+struct OwnChunks(RefCell<Vec<Chunk>>);
 
-impl Owned {
+impl OwnChunks {
     fn put(&self, chunk: Chunk) {
         let mut cached = self.0.borrow_mut();
         if cached.len() >= CACHED_CHUNKS {
@@ -169,7 +170,7 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnChunks {
     fn drop(&mut self) {
         BUMP.with(|bump| {
             bump.retire();
@@ -184,7 +185,7 @@ impl Drop for Owned {
 }
 
 thread_owned! {
-    static OWNED: Owned = Owned(RefCell::new(Vec::new()));
+    static OWNED: OwnChunks = OwnChunks(RefCell::new(Vec::new()));
 }
 
 /// The chunk this thread hands nodes out of.
@@ -211,7 +212,7 @@ impl Bump {
         if self.closed.get() {
             return None;
         }
-        let chunk = match OWNED.try_with(Owned::get) {
+        let chunk = match OWNED.try_with(OwnChunks::get) {
             Ok(Some(chunk)) => {
                 chunk.renew();
                 chunk

@@ -50,18 +50,18 @@ const SIDE: u32 = 8;
 
 /// The part that the asker knows: he does not know the question's type.
 #[repr(C)]
-struct Cell<R, P> {
+struct AnswerCell<R, P> {
     state: AtomicU32,
     life: Life,
     waiter: UnsafeCell<Option<Waiter>>,
     answer: UnsafeCell<Option<Result<R, AskError>>>,
-    give_back: unsafe fn(NonNull<Cell<R, P>>) -> P,
-    free: unsafe fn(NonNull<Cell<R, P>>),
+    give_back: unsafe fn(NonNull<AnswerCell<R, P>>) -> P,
+    free: unsafe fn(NonNull<AnswerCell<R, P>>),
 }
 
 #[repr(C)]
 struct Whole<F: Question, R> {
-    cell: Cell<R, F::Payload>,
+    cell: AnswerCell<R, F::Payload>,
     question: UnsafeCell<ManuallyDrop<F>>,
 }
 
@@ -89,7 +89,7 @@ impl Question for Promised {
 }
 
 /// The asker's side.
-pub(crate) struct Asker<R, P>(NonNull<Cell<R, P>>);
+pub(crate) struct Asker<R, P>(NonNull<AnswerCell<R, P>>);
 
 /// The drainer's side.
 pub(crate) struct Answerer<F: Question, R>(NonNull<Whole<F, R>>);
@@ -110,7 +110,7 @@ pub(crate) fn oneshot<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, 
     let memory = NonNull::new(alloc(Layout::new::<Whole<F, R>>()))
         .expect("alloc never returns null")
         .cast::<Whole<F, R>>();
-    let cell = Cell {
+    let cell = AnswerCell {
         state: AtomicU32::new(QUEUED | (2 * SIDE)),
         life: Life::new(),
         waiter: UnsafeCell::new(None),
@@ -125,7 +125,7 @@ pub(crate) fn oneshot<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, 
 
 /// # Safety
 /// The cell is a `Whole<F, R>`, and the caller has won the question (Q1), which is moved out.
-unsafe fn give_back<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) -> F::Payload {
+unsafe fn give_back<F: Question, R>(cell: NonNull<AnswerCell<R, F::Payload>>) -> F::Payload {
     // SAFETY: it is such a cell, and the winner's question is there. It is moved out of its place
     // before user code sees it.
     unsafe {
@@ -136,7 +136,7 @@ unsafe fn give_back<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) -> F::Pa
 
 /// # Safety
 /// The cell is a `Whole<F, R>`, and both sides have left.
-unsafe fn free<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) {
+unsafe fn free<F: Question, R>(cell: NonNull<AnswerCell<R, F::Payload>>) {
     let whole = cell.cast::<Whole<F, R>>();
     // SAFETY: nothing else reaches the cell. The question was moved out or dropped (Q1), the rest
     // is dropped here. A waker and an answer that was not taken are user code, whose panic is
@@ -148,7 +148,7 @@ unsafe fn free<F: Question, R>(cell: NonNull<Cell<R, F::Payload>>) {
     }
 }
 
-impl<R, P> Cell<R, P> {
+impl<R, P> AnswerCell<R, P> {
     /// # Safety
     /// One of the sides is the caller's, which leaves now.
     unsafe fn leave(cell: NonNull<Self>) {
@@ -178,7 +178,7 @@ impl<R, P> Cell<R, P> {
 }
 
 impl<F: Question, R> Answerer<F, R> {
-    fn cell(&self) -> &Cell<R, F::Payload> {
+    fn cell(&self) -> &AnswerCell<R, F::Payload> {
         // SAFETY: this side has not left yet, so the cell is there.
         let cell = unsafe { &self.0.as_ref().cell };
         cell.life.check();
@@ -227,7 +227,7 @@ impl<F: Question, R> Answerer<F, R> {
     /// This side is done with the cell. Its question must have been moved out.
     pub(crate) fn leave(self) {
         // SAFETY: it is this side's, which is not used again.
-        unsafe { Cell::leave(self.0.cast::<Cell<R, F::Payload>>()) }
+        unsafe { AnswerCell::leave(self.0.cast::<AnswerCell<R, F::Payload>>()) }
     }
 
     /// True if the asker has cancelled. Stale on return.
@@ -280,7 +280,7 @@ impl<R> Answerer<Promised, R> {
 }
 
 impl<R, P> Asker<R, P> {
-    fn cell(&self) -> &Cell<R, P> {
+    fn cell(&self) -> &AnswerCell<R, P> {
         // SAFETY: this side has not left yet, so the cell is there.
         let cell = unsafe { self.0.as_ref() };
         cell.life.check();
@@ -388,7 +388,7 @@ unsafe impl Send for Progress {}
 /// `state` is the first field of a `Cell<R, P>`, and one of its sides is the caller's.
 unsafe fn leave<R, P>(state: NonNull<AtomicU32>) {
     // SAFETY: it is such a cell, and the side is the caller's.
-    unsafe { Cell::<R, P>::leave(state.cast()) }
+    unsafe { AnswerCell::<R, P>::leave(state.cast()) }
 }
 
 impl Progress {
@@ -432,6 +432,6 @@ impl<R, P> Drop for Asker<R, P> {
         let answer = self.take();
         panic::ignore(|| drop(answer));
         // SAFETY: it is this side's, which is not used again.
-        unsafe { Cell::leave(self.0) }
+        unsafe { AnswerCell::leave(self.0) }
     }
 }

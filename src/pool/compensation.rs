@@ -36,7 +36,7 @@ pub(crate) enum Next<P> {
 /// The threads of a pool with places of this kind. One lock, taken when a job blocks and when
 /// threads start and end; not for work.
 pub(crate) struct Threads<P> {
-    state: Mutex<State<P>>,
+    state: Mutex<Staff<P>>,
     /// A spare has something to do.
     called: Condvar,
     /// No thread is left.
@@ -48,7 +48,7 @@ pub(crate) struct Threads<P> {
     patience: Duration,
 }
 
-struct State<P> {
+struct Staff<P> {
     threads: usize,
     /// Threads that stand by, those included that are about to.
     spares: usize,
@@ -69,7 +69,7 @@ struct State<P> {
     monitor: bool,
 }
 
-impl<P> State<P> {
+impl<P> Staff<P> {
     /// Starts a thread, by its number: a spare.
     fn start(&mut self, start: impl FnOnce(usize) -> io::Result<()>) -> io::Result<()> {
         start(self.started)?;
@@ -87,7 +87,7 @@ impl<P> State<P> {
 
 impl<P> Threads<P> {
     pub(crate) fn new(workers: usize, most: Option<usize>) -> Self {
-        let state = State {
+        let state = Staff {
             threads: 0,
             spares: 0,
             reserved: 0,
@@ -163,7 +163,7 @@ impl<P> Threads<P> {
 
     fn have_spare(
         &self,
-        state: &mut State<P>,
+        state: &mut Staff<P>,
         start: impl Fn(usize) -> io::Result<()>,
     ) -> Result<(), WouldBlock> {
         let most = self.most.ok_or(WouldBlock)?;
@@ -262,7 +262,7 @@ impl<P> Threads<P> {
         self.ends(|state| state.monitor = false);
     }
 
-    fn ends(&self, ends: impl FnOnce(&mut State<P>)) {
+    fn ends(&self, ends: impl FnOnce(&mut Staff<P>)) {
         let none_left = {
             let mut state = self.state.lock();
             ends(&mut state);

@@ -58,7 +58,7 @@ struct Monitor<J: Job> {
 
 /// The result of a look.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum Look {
     /// All workers sleep.
     Asleep,
     /// Something moves, or waits.
@@ -78,9 +78,9 @@ impl<J: Job> Monitor<J> {
         let mut pause = TICK;
         while !self.pool.is_ended() {
             match self.look() {
-                Seen::Asleep => lingered += 1,
-                Seen::Busy => (lingered, pause) = (0, TICK),
-                Seen::Still => (lingered, pause) = (0, (pause * 2).min(SLOWEST)),
+                Look::Asleep => lingered += 1,
+                Look::Busy => (lingered, pause) = (0, TICK),
+                Look::Still => (lingered, pause) = (0, (pause * 2).min(SLOWEST)),
             }
             let pool = &self.pool;
             if lingered > LINGER {
@@ -98,11 +98,11 @@ impl<J: Job> Monitor<J> {
         self.pool.idle.look().sleepers() as usize == self.pool.queues.workers()
     }
 
-    fn look(&mut self) -> Seen {
+    fn look(&mut self) -> Look {
         if self.is_asleep() {
             self.pool.set_short(false);
             self.moved = Instant::now();
-            return Seen::Asleep;
+            return Look::Asleep;
         }
         let (pool, queues) = (&self.pool, &self.pool.queues);
         let (mut stuck, mut exposed) = (0, false);
@@ -131,13 +131,13 @@ impl<J: Job> Monitor<J> {
         let helped = std::mem::replace(&mut self.helped, queues.helped());
         if still < queues.workers() || helped != self.helped {
             self.moved = Instant::now();
-            return Seen::Busy;
+            return Look::Busy;
         }
         if !queues.has_work() {
-            return if all_stuck { Seen::Still } else { Seen::Busy };
+            return if all_stuck { Look::Still } else { Look::Busy };
         }
         if !all_stuck {
-            return Seen::Busy;
+            return Look::Busy;
         }
         let now = pool.idle.look();
         if now.sleepers() == 0 && now.searchers() == 0 {
@@ -147,7 +147,7 @@ impl<J: Job> Monitor<J> {
                 self.moved = Instant::now();
             }
         }
-        Seen::Busy
+        Look::Busy
     }
 }
 
@@ -177,13 +177,13 @@ mod tests {
         let mut monitor = monitor(1, Some(1));
         for tick in 1..4 {
             for _ in 1..STUCK {
-                assert!(monitor.look() == Seen::Busy && !monitor.pool.is_short());
+                assert!(monitor.look() == Look::Busy && !monitor.pool.is_short());
             }
             for _ in 0..3 {
-                assert!(monitor.look() == Seen::Still && monitor.pool.is_short());
+                assert!(monitor.look() == Look::Still && monitor.pool.is_short());
             }
             monitor.pool.queues.of(0).begins(tick);
-            assert!(monitor.look() == Seen::Busy && !monitor.pool.is_short());
+            assert!(monitor.look() == Look::Busy && !monitor.pool.is_short());
         }
     }
 

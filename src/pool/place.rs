@@ -73,7 +73,7 @@ pub(super) enum Own<J> {
 
 /// The place of a job that another has scheduled.
 #[must_use = "what is owed is to be done when the place is not borrowed any more"]
-pub(super) enum Scheduled<J> {
+pub(super) enum Placed<J> {
     /// This worker comes to it.
     Kept,
     /// Others may take it, and are to be notified.
@@ -136,17 +136,17 @@ impl<J: Job> Place<J> {
 
     /// Puts a job that has had its time behind those that wait. What is outside is taken in first,
     /// if the queue here is empty; if that was all, the job stays here.
-    fn put_behind(&mut self, queues: &Queues<J>, job: J) -> Scheduled<J> {
+    fn put_behind(&mut self, queues: &Queues<J>, job: J) -> Placed<J> {
         if self.queue.is_empty() {
             let _ = take(|| queues.injector.steal_batch(&self.queue));
             if queues.injector.is_empty() {
                 let alone = self.queue.is_empty();
                 self.queue.push(job);
-                return if alone { Scheduled::Kept } else { Scheduled::Announce };
+                return if alone { Placed::Kept } else { Placed::Announce };
             }
         }
         queues.injector.push(job);
-        Scheduled::Announce
+        Placed::Announce
     }
 
     /// Looks everywhere.
@@ -253,15 +253,15 @@ impl<J: Job> OwnPlace<J> {
     /// Takes in what the running job has scheduled. `again`: it is that job itself, which has had
     /// its time.
     #[inline(always)]
-    pub(super) fn schedule(&self, queues: &Queues<J>, job: J, again: bool) -> Scheduled<J> {
+    pub(super) fn schedule(&self, queues: &Queues<J>, job: J, again: bool) -> Placed<J> {
         let mut place = self.0.borrow_mut();
-        let Some(place) = place.as_mut() else { return Scheduled::NoPlace(job) };
+        let Some(place) = place.as_mut() else { return Placed::NoPlace(job) };
         if again {
             return place.put_behind(queues, job);
         }
-        let Some(before) = queues.of(place.number).slot.put(job) else { return Scheduled::Kept };
+        let Some(before) = queues.of(place.number).slot.put(job) else { return Placed::Kept };
         place.queue.push(before);
-        Scheduled::Announce
+        Placed::Announce
     }
 
     /// Puts what lies in the slot where others can take it. True if they are to be notified.
@@ -301,11 +301,11 @@ mod tests {
         }
     }
 
-    fn announced(scheduled: Scheduled<Token>) -> bool {
+    fn announced(scheduled: Placed<Token>) -> bool {
         match scheduled {
-            Scheduled::Kept => false,
-            Scheduled::Announce => true,
-            Scheduled::NoPlace(_) => panic!("it has a place"),
+            Placed::Kept => false,
+            Placed::Announce => true,
+            Placed::NoPlace(_) => panic!("it has a place"),
         }
     }
 
@@ -465,7 +465,7 @@ mod tests {
         assert!(!none.is_some() && none.take().is_none() && !none.empty_slot(&queues));
         assert!(matches!(none.next(&queues), Own::Lost));
         assert!(matches!(none.search(&queues), Own::Lost));
-        assert!(matches!(none.schedule(&queues, job(), false), Scheduled::NoPlace(_)));
+        assert!(matches!(none.schedule(&queues, job(), false), Placed::NoPlace(_)));
         let (_queues, place, _) = first_of(1);
         assert!(place.is_some() && place.take().is_some() && !place.is_some());
     }

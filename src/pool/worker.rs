@@ -9,7 +9,7 @@ use super::compensation::Next;
 use super::current::{Current, Worker, WouldBlock};
 use super::idle::Woken;
 use super::job::Job;
-use super::place::{Own, OwnPlace, Scheduled};
+use super::place::{Own, OwnPlace, Placed};
 use super::shared::Shared;
 use crate::panic;
 use crate::sync::thread::Builder;
@@ -193,9 +193,9 @@ impl<J: Job> Thread<J> {
         }
         let again = job.id() == self.in_hand.get();
         match self.place.schedule(&pool.queues, job, again) {
-            Scheduled::Kept => {}
-            Scheduled::Announce => pool.announce(),
-            Scheduled::NoPlace(job) => pool.inject(job),
+            Placed::Kept => {}
+            Placed::Announce => pool.announce(),
+            Placed::NoPlace(job) => pool.inject(job),
         }
     }
 }

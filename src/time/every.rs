@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use super::timers::{Accepted, Due, Fired, Job};
+use super::timers::{Delivered, Fired, Moment, TimerJob};
 use crate::panic;
 use crate::sync::Mutex;
 
@@ -100,10 +100,10 @@ impl Error for TimerError {}
 /// A function that is called again and again.
 pub(super) struct Periodic<F> {
     every: Every,
-    progress: Mutex<Progress<F>>,
+    progress: Mutex<TickTimes<F>>,
 }
 
-struct Progress<F> {
+struct TickTimes<F> {
     /// Out while it runs.
     function: Option<F>,
     /// The ticks that have run or were dropped.
@@ -117,17 +117,17 @@ impl<F> Periodic<F> {
         if every.step.is_zero() {
             return Err(TimerError::StepZero);
         }
-        let progress = Progress { function: Some(function), past: 0, dropped: 0 };
+        let progress = TickTimes { function: Some(function), past: 0, dropped: 0 };
         Ok(Periodic { every, progress: Mutex::new(progress) })
     }
 }
 
-impl<F: FnMut(Tick) -> Accepted + Send> Job for Periodic<F> {
+impl<F: FnMut(Tick) -> Delivered + Send> TimerJob for Periodic<F> {
     fn comes_again(&self) -> bool {
         true
     }
 
-    fn put_off(&self, due: Duration, now: Duration) -> Option<Due> {
+    fn put_off(&self, due: Duration, now: Duration) -> Option<Moment> {
         // Later ticks that are due, too.
         let behind = (now - due).as_nanos() / self.every.step.as_nanos();
         let dropped = (behind + 1).checked_sub(u128::from(self.every.most))?;
@@ -139,7 +139,7 @@ impl<F: FnMut(Tick) -> Accepted + Send> Job for Periodic<F> {
         progress.past = progress.past.saturating_add(count);
         progress.dropped = progress.dropped.saturating_add(count);
         // No later than `now`, so it can be shown.
-        Some(Due::after(due, duration(self.every.step.as_nanos() * dropped)))
+        Some(Moment::after(due, duration(self.every.step.as_nanos() * dropped)))
     }
 
     fn fire(&self, due: Duration, now: Duration) -> Fired {
@@ -155,10 +155,10 @@ impl<F: FnMut(Tick) -> Accepted + Send> Job for Periodic<F> {
         let accepted = called.map_err(panic::discard).ok();
         // Back in its place, also to be dropped.
         self.progress.lock().function = Some(function);
-        let goes_on = matches!(accepted, Some(Accepted::Yes | Accepted::No));
+        let goes_on = matches!(accepted, Some(Delivered::Yes | Delivered::No));
         Fired {
-            lost: matches!(accepted, Some(Accepted::No | Accepted::NeverAgain)),
-            next: goes_on.then(|| Due::after(due, self.every.step)),
+            lost: matches!(accepted, Some(Delivered::No | Delivered::NeverAgain)),
+            next: goes_on.then(|| Moment::after(due, self.every.step)),
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::timers::{Due, Entry, Fired, Job, Timers};
+use super::timers::{Fired, Moment, TimerEntry, TimerJob, Timers};
 use crate::panic;
 use crate::sync::Mutex;
 
@@ -19,21 +19,21 @@ use crate::sync::Mutex;
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Sleep {
     timers: Timers,
-    due: Due,
+    due: Moment,
     /// Armed by the first poll that finds it too early.
-    entry: Option<Arc<Entry<Wake>>>,
+    entry: Option<Arc<TimerEntry<Wake>>>,
 }
 
 /// Wakes a task.
-struct Wake(Mutex<Woken>);
+struct Wake(Mutex<SleepState>);
 
 #[derive(Default)]
-struct Woken {
+struct SleepState {
     fired: bool,
     waker: Option<Waker>,
 }
 
-impl Job for Wake {
+impl TimerJob for Wake {
     fn fire(&self, _: Duration, _: Duration) -> Fired {
         let waker = {
             let mut woken = self.0.lock();
@@ -51,12 +51,12 @@ impl Job for Wake {
 }
 
 impl Sleep {
-    pub(super) fn new(timers: Timers, due: Due) -> Self {
+    pub(super) fn new(timers: Timers, due: Moment) -> Self {
         Sleep { timers, due, entry: None }
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.due, Due::At(due) if self.timers.now() >= due)
+        matches!(self.due, Moment::At(due) if self.timers.now() >= due)
     }
 }
 
@@ -71,8 +71,8 @@ impl Future for Sleep {
         // The waker's clone and drop are user code: not under the lock.
         let waker = cx.waker().clone();
         let Some(entry) = &this.entry else {
-            let woken = Woken { fired: false, waker: Some(waker) };
-            let entry = Entry::new(Wake(Mutex::new(woken)));
+            let woken = SleepState { fired: false, waker: Some(waker) };
+            let entry = TimerEntry::new(Wake(Mutex::new(woken)));
             this.timers.arm(this.due, entry.clone());
             this.entry = Some(entry);
             return Poll::Pending;
@@ -89,7 +89,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
-            let entry: Arc<Entry<dyn Job>> = entry;
+            let entry: Arc<TimerEntry<dyn TimerJob>> = entry;
             self.timers.disarm(&entry);
         }
     }

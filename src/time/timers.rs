@@ -54,23 +54,23 @@ use crate::sync::{Mutex, global, thread_owned};
 /// ```
 #[derive(Clone)]
 pub struct Timers {
-    owner: Arc<Owner>,
+    owner: Arc<TimerOwner>,
 }
 
 /// Shared by the clones: dropping it ends the service.
-struct Owner {
-    shared: Arc<Shared>,
+struct TimerOwner {
+    shared: Arc<TimerService>,
 }
 
 /// State that the thread and the timers share; it does not keep the service going.
-struct Shared {
+struct TimerService {
     clock: Arc<dyn Clock>,
-    queue: Mutex<Queue>,
+    queue: Mutex<TimerQueue>,
 }
 
-type Armed = BTreeMap<Key, Arc<Entry<dyn Job>>>;
+type Armed = BTreeMap<Key, Arc<TimerEntry<dyn TimerJob>>>;
 
-struct Queue {
+struct TimerQueue {
     armed: Armed,
     /// The number of the last arming.
     last: u64,
@@ -78,7 +78,7 @@ struct Queue {
     /// The thread, if it lies down and has not been woken, and when it gets up. That may be sooner
     /// than anything is due: most timers are cancelled, and the next one armed then wakes no
     /// thread.
-    lying: Option<(Thread, Due)>,
+    lying: Option<(Thread, Moment)>,
     /// Delayed messages that were not accepted.
     undelivered: u64,
     ended: bool,
@@ -94,56 +94,56 @@ enum Service {
 
 /// When a timer is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
+pub(super) enum Moment {
     At(Duration),
     /// Beyond what the clock can show.
     Never,
 }
 
-impl Due {
+impl Moment {
     pub(super) fn after(now: Duration, delay: Duration) -> Self {
-        now.checked_add(delay).map_or(Due::Never, Due::At)
+        now.checked_add(delay).map_or(Moment::Never, Moment::At)
     }
 
     fn moment(self) -> Option<Duration> {
         match self {
-            Due::At(due) => Some(due),
-            Due::Never => None,
+            Moment::At(due) => Some(due),
+            Moment::Never => None,
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    due: Due,
+    due: Moment,
     number: u64,
 }
 
 /// A timer.
-pub(super) struct Entry<J: ?Sized> {
+pub(super) struct TimerEntry<J: ?Sized> {
     /// Changed under the lock of the queue alone.
-    place: Mutex<Place>,
+    place: Mutex<TimerPlace>,
     pub(super) job: J,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum TimerPlace {
     Armed(Key),
     /// One that comes again: its function runs. It may have been reset meanwhile.
-    Running(Option<Due>),
+    Running(Option<Moment>),
     /// Cancelled, or fired for the last time.
     Over,
 }
 
 /// The job of a timer.
-pub(super) trait Job: Send + Sync {
+pub(super) trait TimerJob: Send + Sync {
     /// Returns true if it fires more than once.
     fn comes_again(&self) -> bool {
         false
     }
 
     /// The moment to which a timer that is too far behind is put off instead of fired.
-    fn put_off(&self, _due: Duration, _now: Duration) -> Option<Due> {
+    fn put_off(&self, _due: Duration, _now: Duration) -> Option<Moment> {
         None
     }
 
@@ -160,13 +160,13 @@ pub(super) struct Fired {
     /// A message was not accepted.
     pub(super) lost: bool,
     /// When it is due again.
-    pub(super) next: Option<Due>,
+    pub(super) next: Option<Moment>,
 }
 
 /// A function that is called once; it says whether its message was accepted.
 struct Once<F>(Mutex<Option<F>>);
 
-impl<F: FnOnce() -> bool + Send> Job for Once<F> {
+impl<F: FnOnce() -> bool + Send> TimerJob for Once<F> {
     fn fire(&self, _: Duration, _: Duration) -> Fired {
         let function = self.0.lock().take();
         // A message whose drop panics was refused before that.
@@ -182,27 +182,27 @@ impl<F: FnOnce() -> bool + Send> Job for Once<F> {
 }
 
 /// The next step of the service.
-enum Next {
-    Run(Arc<Entry<dyn Job>>, Duration),
+enum TimerStep {
+    Run(Arc<TimerEntry<dyn TimerJob>>, Duration),
     /// Nothing before this moment.
-    Wait(Due),
+    Wait(Moment),
     End,
 }
 
-impl Queue {
+impl TimerQueue {
     /// Arms a timer that is nowhere in the map. A thread that comes back is to be woken.
     #[must_use]
-    fn insert(&mut self, due: Due, entry: Arc<Entry<dyn Job>>) -> Option<Thread> {
+    fn insert(&mut self, due: Moment, entry: Arc<TimerEntry<dyn TimerJob>>) -> Option<Thread> {
         self.last += 1;
         let key = Key { due, number: self.last };
-        *entry.place.lock() = Place::Armed(key);
+        *entry.place.lock() = TimerPlace::Armed(key);
         self.armed.insert(key, entry);
         let sleeps_too_long = self.lying.as_ref().is_some_and(|(_, until)| due < *until);
         if sleeps_too_long { self.lying.take().map(|(thread, _)| thread) } else { None }
     }
 
     /// Takes out what is due first, if it is due.
-    fn take_due(&mut self, now: Duration) -> Option<(Arc<Entry<dyn Job>>, Duration)> {
+    fn take_due(&mut self, now: Duration) -> Option<(Arc<TimerEntry<dyn TimerJob>>, Duration)> {
         loop {
             let first = self.armed.first_entry()?;
             let due = first.key().due.moment().filter(|due| *due <= now)?;
@@ -215,48 +215,50 @@ impl Queue {
                 continue;
             }
             let comes_again = entry.job.comes_again();
-            *entry.place.lock() = if comes_again { Place::Running(None) } else { Place::Over };
+            *entry.place.lock() =
+                if comes_again { TimerPlace::Running(None) } else { TimerPlace::Over };
             return Some((entry, due));
         }
     }
 }
 
-impl Shared {
+impl TimerService {
     fn new(clock: Arc<dyn Clock>, service: Service) -> Arc<Self> {
         let armed = BTreeMap::new();
-        let queue = Queue { armed, last: 0, service, lying: None, undelivered: 0, ended: false };
-        Arc::new(Shared { clock, queue: Mutex::new(queue) })
+        let queue =
+            TimerQueue { armed, last: 0, service, lying: None, undelivered: 0, ended: false };
+        Arc::new(TimerService { clock, queue: Mutex::new(queue) })
     }
 
     /// The job due by `now`, or the time to wait for: a thread that lies down then is written down.
-    fn next(&self, now: Duration, lies_down: bool) -> Next {
+    fn next(&self, now: Duration, lies_down: bool) -> TimerStep {
         let mut queue = self.queue.lock();
         if queue.ended {
-            return Next::End;
+            return TimerStep::End;
         }
         if let Some((entry, due)) = queue.take_due(now) {
-            return Next::Run(entry, due);
+            return TimerStep::Run(entry, due);
         }
-        let first = queue.armed.first_key_value().map_or(Due::Never, |(key, _)| key.due);
+        let first = queue.armed.first_key_value().map_or(Moment::Never, |(key, _)| key.due);
         if lies_down {
             queue.lying = Some((thread::current(), first));
         }
-        Next::Wait(first)
+        TimerStep::Wait(first)
     }
 
     /// Runs the function of a timer that was taken out, and arms it again if it comes again.
-    fn fire(&self, entry: Arc<Entry<dyn Job>>, due: Duration, now: Duration) {
+    fn fire(&self, entry: Arc<TimerEntry<dyn TimerJob>>, due: Duration, now: Duration) {
         let fired = entry.job.fire(due, now);
         let (over, woken) = {
             let mut queue = self.queue.lock();
             queue.undelivered += u64::from(fired.lost);
             let place = *entry.place.lock();
             match (place, fired.next) {
-                (Place::Running(reset), Some(next)) if !queue.ended => {
+                (TimerPlace::Running(reset), Some(next)) if !queue.ended => {
                     (None, queue.insert(reset.unwrap_or(next), entry))
                 }
                 _ => {
-                    *entry.place.lock() = Place::Over;
+                    *entry.place.lock() = TimerPlace::Over;
                     (Some(entry), None)
                 }
             }
@@ -273,16 +275,16 @@ impl Shared {
             let now = panic::catch(|| self.clock.now());
             let now = now.map_err(panic::discard).unwrap_or_default();
             match self.next(now, true) {
-                Next::Run(entry, due) => self.fire(entry, due, now),
-                Next::Wait(Due::Never) => thread::park(),
-                Next::Wait(Due::At(due)) => {
+                TimerStep::Run(entry, due) => self.fire(entry, due, now),
+                TimerStep::Wait(Moment::Never) => thread::park(),
+                TimerStep::Wait(Moment::At(due)) => {
                     let parked = panic::catch(|| self.clock.park_until(due));
                     if let Err(payload) = parked {
                         panic::discard(payload);
                         thread::park_timeout(BROKEN_CLOCK);
                     }
                 }
-                Next::End => return,
+                TimerStep::End => return,
             }
         }
     }
@@ -336,9 +338,9 @@ impl Timers {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(clock: impl Clock + 'static) -> Result<Timers, io::Error> {
-        let shared = Shared::new(Arc::new(clock), Service::Started);
+        let shared = TimerService::new(Arc::new(clock), Service::Started);
         shared.start()?;
-        Ok(Timers { owner: Arc::new(Owner { shared }) })
+        Ok(Timers { owner: Arc::new(TimerOwner { shared }) })
     }
 
     /// A service without a thread: nothing fires but in [`run_due`](Self::run_due).
@@ -359,12 +361,14 @@ impl Timers {
     /// assert!(!timer.is_armed());
     /// ```
     pub fn by_hand(clock: impl Clock + 'static) -> Timers {
-        let shared = Shared::new(Arc::new(clock), Service::ByHand);
-        Timers { owner: Arc::new(Owner { shared }) }
+        let shared = TimerService::new(Arc::new(clock), Service::ByHand);
+        Timers { owner: Arc::new(TimerOwner { shared }) }
     }
 
     fn started_later(clock: Arc<dyn Clock>) -> Timers {
-        Timers { owner: Arc::new(Owner { shared: Shared::new(clock, Service::NotStarted) }) }
+        Timers {
+            owner: Arc::new(TimerOwner { shared: TimerService::new(clock, Service::NotStarted) }),
+        }
     }
 
     /// The service of a clock that was brought along without one: the same for all that ask with
@@ -399,7 +403,7 @@ impl Timers {
         timers
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<TimerService> {
         &self.owner.shared
     }
 
@@ -445,7 +449,7 @@ impl Timers {
         f: impl FnOnce() -> bool + Send + 'static,
     ) -> Timer {
         let (f, now) = panic::owning(f, |_| self.now());
-        self.timer(Due::after(now, delay), Once(Mutex::new(Some(f))))
+        self.timer(Moment::after(now, delay), Once(Mutex::new(Some(f))))
     }
 
     /// Calls `f` once, when the clock of this service shows `due` or more; as soon as possible if
@@ -469,7 +473,7 @@ impl Timers {
             panic::ignore(f);
             true
         };
-        self.timer(Due::At(due), Once(Mutex::new(Some(once))))
+        self.timer(Moment::At(due), Once(Mutex::new(Some(once))))
     }
 
     /// Calls `f` again and again, by a fixed step: see [`Every`]. Its calls never overlap. One that
@@ -506,7 +510,7 @@ impl Timers {
     ) -> Result<Timer, TimerError> {
         self.messages_every(every, move |tick| {
             f(tick);
-            Accepted::Yes
+            Delivered::Yes
         })
     }
 
@@ -514,10 +518,10 @@ impl Timers {
     pub(crate) fn messages_every(
         &self,
         every: Every,
-        f: impl FnMut(Tick) -> Accepted + Send + 'static,
+        f: impl FnMut(Tick) -> Delivered + Send + 'static,
     ) -> Result<Timer, TimerError> {
         let (periodic, now) = panic::owning(Periodic::new(every, f)?, |_| self.now());
-        Ok(self.timer(Due::after(now, every.first()), periodic))
+        Ok(self.timer(Moment::after(now, every.first()), periodic))
     }
 
     /// A future that is ready when `delay` has passed, counted from this call: on any runtime, for
@@ -544,12 +548,12 @@ impl Timers {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn sleep(&self, delay: Duration) -> Sleep {
-        Sleep::new(self.clone(), Due::after(self.now(), delay))
+        Sleep::new(self.clone(), Moment::after(self.now(), delay))
     }
 
     /// [`sleep`](Self::sleep) until a moment of this service's clock.
     pub(crate) fn sleep_until(&self, at: Duration) -> Sleep {
-        Sleep::new(self.clone(), Due::At(at))
+        Sleep::new(self.clone(), Moment::At(at))
     }
 
     /// Runs what is due at the time of the call, in order, on this thread, and whatever the
@@ -564,7 +568,7 @@ impl Timers {
     pub fn run_due(&self) -> usize {
         let now = self.now();
         let mut run = 0;
-        while let Next::Run(entry, due) = self.shared().next(now, false) {
+        while let TimerStep::Run(entry, due) = self.shared().next(now, false) {
             self.shared().fire(entry, due, now);
             run += 1;
         }
@@ -595,7 +599,7 @@ impl Timers {
     }
 
     /// Arms an entry.
-    pub(super) fn arm(&self, due: Due, entry: Arc<Entry<dyn Job>>) {
+    pub(super) fn arm(&self, due: Moment, entry: Arc<TimerEntry<dyn TimerJob>>) {
         let shared = self.shared();
         let (woken, start) = {
             let mut queue = shared.queue.lock();
@@ -612,46 +616,46 @@ impl Timers {
         }
     }
 
-    fn timer(&self, due: Due, job: impl Job + 'static) -> Timer {
-        let entry: Arc<Entry<dyn Job>> = Entry::new(job);
+    fn timer(&self, due: Moment, job: impl TimerJob + 'static) -> Timer {
+        let entry: Arc<TimerEntry<dyn TimerJob>> = TimerEntry::new(job);
         self.arm(due, entry.clone());
         Timer { shared: self.shared().clone(), entry }
     }
 
     /// Takes an entry out for good: true if it was armed, or would have been again.
-    pub(super) fn disarm(&self, entry: &Entry<dyn Job>) -> bool {
+    pub(super) fn disarm(&self, entry: &TimerEntry<dyn TimerJob>) -> bool {
         self.shared().disarm(entry)
     }
 }
 
 /// Outcome of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Accepted {
+pub(crate) enum Delivered {
     Yes,
     No,
     /// And no message ever will be.
     NeverAgain,
 }
 
-impl<J: Job> Entry<J> {
+impl<J: TimerJob> TimerEntry<J> {
     pub(super) fn new(job: J) -> Arc<Self> {
-        Arc::new(Entry { place: Mutex::new(Place::Over), job })
+        Arc::new(TimerEntry { place: Mutex::new(TimerPlace::Over), job })
     }
 }
 
-impl Shared {
-    fn disarm(&self, entry: &Entry<dyn Job>) -> bool {
+impl TimerService {
+    fn disarm(&self, entry: &TimerEntry<dyn TimerJob>) -> bool {
         let (was, removed) = {
             let mut queue = self.queue.lock();
-            let was = std::mem::replace(&mut *entry.place.lock(), Place::Over);
+            let was = std::mem::replace(&mut *entry.place.lock(), TimerPlace::Over);
             let removed = match was {
-                Place::Armed(key) => queue.armed.remove(&key),
-                Place::Running(_) | Place::Over => None,
+                TimerPlace::Armed(key) => queue.armed.remove(&key),
+                TimerPlace::Running(_) | TimerPlace::Over => None,
             };
             (was, removed)
         };
         drop(removed);
-        if matches!(was, Place::Over) {
+        if matches!(was, TimerPlace::Over) {
             return false;
         }
         panic::ignore(|| entry.job.discard());
@@ -659,13 +663,13 @@ impl Shared {
     }
 }
 
-impl Drop for Owner {
+impl Drop for TimerOwner {
     fn drop(&mut self) {
         let (armed, lying) = {
             let mut queue = self.shared.queue.lock();
             queue.ended = true;
             for entry in queue.armed.values() {
-                *entry.place.lock() = Place::Over;
+                *entry.place.lock() = TimerPlace::Over;
             }
             (std::mem::take(&mut queue.armed), queue.lying.take())
         };
@@ -721,8 +725,8 @@ impl fmt::Debug for Timers {
 /// It does not keep its service going.
 #[must_use = "dropping it leaves it armed; call `forget` to say so"]
 pub struct Timer {
-    shared: Arc<Shared>,
-    entry: Arc<Entry<dyn Job>>,
+    shared: Arc<TimerService>,
+    entry: Arc<TimerEntry<dyn TimerJob>>,
 }
 
 impl Timer {
@@ -770,19 +774,19 @@ impl Timer {
     /// assert_eq!(timers.next_due(), Some(Duration::from_secs(119)));
     /// ```
     pub fn reset(&self, delay: Duration) -> bool {
-        let due = Due::after(self.shared.clock.now(), delay);
+        let due = Moment::after(self.shared.clock.now(), delay);
         let woken = {
             let mut queue = self.shared.queue.lock();
             let place = *self.entry.place.lock();
             match place {
-                Place::Armed(key) => {
+                TimerPlace::Armed(key) => {
                     queue.armed.remove(&key).and_then(|entry| queue.insert(due, entry))
                 }
-                Place::Running(_) => {
-                    *self.entry.place.lock() = Place::Running(Some(due));
+                TimerPlace::Running(_) => {
+                    *self.entry.place.lock() = TimerPlace::Running(Some(due));
                     None
                 }
-                Place::Over => return false,
+                TimerPlace::Over => return false,
             }
         };
         wake(woken);
@@ -791,7 +795,7 @@ impl Timer {
 
     /// Returns true if it will fire (again), as things are. Stale on return. Takes a short lock.
     pub fn is_armed(&self) -> bool {
-        !matches!(*self.entry.place.lock(), Place::Over)
+        !matches!(*self.entry.place.lock(), TimerPlace::Over)
     }
 
     /// Leaves the timer armed, without a handle to cancel it.
@@ -807,7 +811,7 @@ impl fmt::Debug for Timer {
 /// The services of clocks that were brought along without one.
 struct OfClocks {
     /// By the address of the clock, which stays taken as long as its service is there.
-    by_clock: BTreeMap<usize, Weak<Owner>>,
+    by_clock: BTreeMap<usize, Weak<TimerOwner>>,
     /// With this many entries, those of services that have ended are removed.
     sweep_at: usize,
 }

@@ -48,11 +48,11 @@ use crate::wait_list::{Waiter, Waiters};
 /// ```
 #[derive(Clone, Default)]
 pub struct VirtualClock {
-    shared: Arc<Shared>,
+    shared: Arc<VirtualTime>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct VirtualTime {
     face: Mutex<Face>,
     /// Threads that wait for sleepers.
     watchers: Waiters,

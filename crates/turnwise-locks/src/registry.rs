@@ -617,11 +617,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 
     /// Pins a key that is pinned already, for a run, if its runs have to be counted. `None`: that
     /// pin is enough.
-    pub(crate) fn count(
-        &self,
-        place: Place,
-        full: Why<K, S>,
-    ) -> Result<Option<Place>, NotStarted> {
+    pub(crate) fn count(&self, place: Place, full: Why<K, S>) -> Result<Option<Place>, NotStarted> {
         if self.capacity.is_none() && !self.counts {
             return Ok(None);
         }

@@ -21,9 +21,9 @@ pub(crate) use awaited::caught;
 pub use error::{Cut, NotStarted, RunError};
 pub use run::Run;
 
+use crate::entry_ref::EntryRef;
 use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
-use crate::entry_ref::EntryRef;
 use crate::registry::{
     AsKey, Entry, Fate, Found, Guard, Kind, Look, Make, More, Named, Own, Pin, Registry, Slot, Why,
 };
@@ -493,11 +493,7 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> 
 /// Calls, by a key that is given away or borrowed.
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// [`run`](Self::run).
-    fn run_of<A, R>(
-        &self,
-        key: A,
-        f: impl FnOnce(&mut S) -> R + Send,
-    ) -> Result<R, RunError<R>>
+    fn run_of<A, R>(&self, key: A, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, RunError<R>>
     where
         A: AsKey<K>,
         R: Send,

@@ -108,7 +108,11 @@ where
     /// # Panics
     /// As there.
     #[track_caller]
-    pub fn acquire_within(self, permits: u64, limits: impl Into<Limits>) -> Acquire<K, KeyPermit<K>> {
+    pub fn acquire_within(
+        self,
+        permits: u64,
+        limits: impl Into<Limits>,
+    ) -> Acquire<K, KeyPermit<K>> {
         self.all.acquire_of(self.key, permits, limits.into())
     }
 
