@@ -66,9 +66,9 @@ fn main() {
                     Contestant::new("mutex", move |_| mutexed(threads, n, seats, work, None)),
                 ];
                 let took = race_all(&options, &all);
-                for (own, bars) in [(0, &[][..]), (1, &[("mutex", 1.0, 0.8)][..])] {
+                let bars: &[_] = if seats == 0 { &[] } else { &[("mutex", 1.2, 1.0)] };
+                for own in [0, 1] {
                     let (names, took) = ([all[own].name, "mutex"], [&took[own], &took[2]]);
-                    let bars = if seats == 0 { &[][..] } else { bars };
                     for line in lines(&name, &names, &took.map(Clone::clone), bars) {
                         missed += usize::from(options.print(&line));
                     }

@@ -70,7 +70,7 @@ pub(crate) fn fresh(options: &Options) -> Vec<Line> {
             one::<Pool>(threads),
         ];
         let bars: &[Bar] = match threads {
-            1 => &[(Counted::NAME, 1.6, 1.2), (Shard::NAME, 3.0, 2.0), (Pool::NAME, 0.7, 0.5)],
+            1 => &[(Counted::NAME, 1.0, 0.8), (Shard::NAME, 2.0, 1.2), (Pool::NAME, 0.7, 0.5)],
             _ => &[],
         };
         table.extend(race(options, &format!("fresh key, {threads} threads"), &all, bars));

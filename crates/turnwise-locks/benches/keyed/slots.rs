@@ -177,7 +177,7 @@ fn tasks(options: &Options) -> Vec<Line> {
             }
         })
     });
-    race(options, "slot, yield, released, 64 tasks", &[ours, theirs], &[])
+    race(options, "slot, yield, released, 64 tasks", &[ours, theirs], &[(NUMBERS, 1.3, 1.0)])
 }
 
 /// From the end of a use to the begin of the next, which somebody waits for in another thread: the

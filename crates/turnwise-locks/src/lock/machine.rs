@@ -91,7 +91,7 @@ pub(crate) struct Request {
     pub(crate) patience: Option<Duration>,
 }
 
-/// What has come of one that waited.
+/// The outcome of a request that waited.
 #[derive(Debug)]
 pub(crate) enum LetIn<T> {
     Holds(T),

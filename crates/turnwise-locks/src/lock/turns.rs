@@ -165,7 +165,7 @@ impl Grant {
     }
 }
 
-/// What a request is granted.
+/// A lock that a request has come to.
 pub(super) enum Granted<K: Send + Sync + 'static> {
     Hold(Grant),
     /// Of a semaphore. Dropped, it is given back.
