@@ -26,20 +26,46 @@
 //! - D5: a row is permanent, and its request gets it whenever it asks again.
 //! - D6: a request that was given up for good gets nothing, however late its messages arrive.
 //! - D7: closed is final. A full admission is closed.
+//!
+//! | row | key | value |
+//! |-----|-----|-------|
+//! | head | `h` | the limit, counts, positions in the queue |
+//! | entry | `e:APPLICANT` | a queue entry, a reservation, or an admitted row |
+//! | admitted | `r:NUMBER` | applicants in the order in which their rows were written |
+//! | lease | `l:TIME:APPLICANT` | a reservation, by the end of its lease |
+//! | queue | `q:POSITION` | a waiting applicant |
+//! | back | `b:PLACE` | a place that was released |
+//! | gone | `g:TOKEN` | a request that was given up, and until when that is known |
+//! | expiry | `f:TIME:TOKEN` | when a row of `gone` is forgotten |
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use crate::record::REMEMBERED;
+use serde::{Deserialize, Serialize};
+
+use crate::record::{REMEMBERED, micros};
+use crate::rows::{Positions, Rows};
 use crate::step::{
     AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen, AdmissionStep, Claim,
 };
 use crate::step::{Notice, Standing, Token};
 
-/// The state of one admission. Times are microseconds of the store's clock.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
-pub(crate) struct AdmissionRecord {
+/// A row of an admission. Times are microseconds of the store's clock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Row {
+    Head(Head),
+    Entry(Entry),
+    Admitted(String),
+    /// The end of the lease, and the applicant.
+    Lease(u64, String),
+    Queue(String),
+    Back(u64),
+    Gone(u64),
+    /// The time, and the token that is forgotten then.
+    Expiry(u64, Token),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Head {
     /// The number of places. 0: none was stated yet.
     pub(crate) limit: u64,
     closed: bool,
@@ -47,31 +73,25 @@ pub(crate) struct AdmissionRecord {
     fence: u64,
     /// The highest place that was ever given.
     given: u64,
-    /// Lower places that were released.
-    back: BTreeSet<u64>,
-    entries: BTreeMap<String, Entry>,
-    /// Reservations by the ends of their leases.
-    leases: BTreeSet<(u64, String)>,
-    /// Waiting applicants.
-    queue: VecDeque<String>,
-    /// Admitted applicants, in the order in which their rows were written.
-    rows: Vec<String>,
-    /// Tokens that were given up although copies of their requests may arrive, and until when each
-    /// is known.
-    gone: BTreeMap<Token, u64>,
+    /// The number of lower places that were released.
+    back: u64,
+    /// The number of reservations, and the time at which the first one's lease ends.
+    reserved: u64,
+    lease: Option<u64>,
+    queue: Positions,
+    /// The number of admitted applicants.
+    admitted: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
-struct Entry {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Entry {
     token: Token,
     state: State,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum State {
-    Queued { alive: u64 },
+    Queued { alive: u64, position: u64 },
     Reserved { place: u64, fence: u64, until: u64 },
     Row { place: u64, fence: u64, row: Vec<u8> },
 }
@@ -82,177 +102,277 @@ enum Want<'a> {
     Lease(Duration),
 }
 
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+pub(crate) const HEAD: &str = "h";
+
+fn entry_key(applicant: &str) -> String {
+    format!("e:{applicant}")
 }
 
-impl AdmissionRecord {
-    /// Executes a step at this time.
-    pub(crate) fn step(
-        &mut self,
-        now: u64,
-        step: &AdmissionStep,
-        notices: &mut Vec<Notice>,
-    ) -> AdmissionAnswer {
-        if self.limit != 0 && self.limit != step.limit {
-            return AdmissionAnswer::Differs { limit: self.limit };
+fn admitted_key(number: u64) -> String {
+    format!("r:{number:016x}")
+}
+
+fn lease_key(until: u64, applicant: &str) -> String {
+    format!("l:{until:016x}:{applicant}")
+}
+
+fn queue_key(position: u64) -> String {
+    format!("q:{position:016x}")
+}
+
+fn back_key(place: u64) -> String {
+    format!("b:{place:016x}")
+}
+
+fn gone_key(token: &Token) -> String {
+    format!("g:{}", token.as_str())
+}
+
+/// The keys of rows that most runs of a step read.
+pub(crate) fn reads(act: &AdmissionAct) -> Vec<String> {
+    let mut keys = vec![HEAD.to_owned()];
+    match act {
+        AdmissionAct::Admit { claim, .. } | AdmissionAct::Reserve { claim, .. } => {
+            keys.extend([gone_key(&claim.token), entry_key(&claim.applicant)]);
         }
-        self.gone.retain(|_, until| *until > now);
-        self.settle(now, notices);
+        AdmissionAct::Confirm { claim, .. } | AdmissionAct::Cancel { claim, .. } => {
+            keys.push(entry_key(&claim.applicant));
+        }
+        AdmissionAct::Keep { claims, .. } => {
+            keys.extend(claims.iter().map(|(claim, _)| entry_key(&claim.applicant)));
+        }
+        AdmissionAct::Close | AdmissionAct::Look | AdmissionAct::Rows { .. } => {}
+    }
+    keys
+}
+
+/// Executes a step at this time.
+pub(crate) fn step(
+    rows: &mut dyn Rows<Row>,
+    now: u64,
+    step: &AdmissionStep,
+    notices: &mut Vec<Notice>,
+) -> AdmissionAnswer {
+    let head = match rows.get(HEAD) {
+        Some(Row::Head(head)) => head,
+        _ => Head::default(),
+    };
+    if head.limit != 0 && head.limit != step.limit {
+        return AdmissionAnswer::Differs { limit: head.limit };
+    }
+    let before = head.clone();
+    let mut admission = Admission { rows, now, head, notices };
+    admission.settle();
+    let answer = admission.act(step);
+    if admission.head != before {
+        let head = Row::Head(admission.head);
+        rows.put(HEAD.to_owned(), head);
+    }
+    answer
+}
+
+/// An admission, during a step.
+struct Admission<'a> {
+    rows: &'a mut dyn Rows<Row>,
+    now: u64,
+    head: Head,
+    notices: &'a mut Vec<Notice>,
+}
+
+impl Admission<'_> {
+    fn act(&mut self, step: &AdmissionStep) -> AdmissionAnswer {
         match &step.act {
             AdmissionAct::Admit { claim, row, alive } => {
-                let answer = self.take(now, step.limit, claim, &Want::Row(row), *alive);
-                self.settle(now, notices);
+                let answer = self.take(step.limit, claim, &Want::Row(row), *alive);
+                self.settle();
                 answer
             }
             AdmissionAct::Reserve { claim, lease, alive } => {
-                self.take(now, step.limit, claim, &Want::Lease(*lease), *alive)
+                self.take(step.limit, claim, &Want::Lease(*lease), *alive)
             }
-            AdmissionAct::Keep { claims, lease, alive } => self.keep(now, claims, [*lease, *alive]),
+            AdmissionAct::Keep { claims, lease, alive } => self.keep(claims, [*lease, *alive]),
             AdmissionAct::Confirm { claim, fence, row } => {
                 let answer = self.confirm(claim, *fence, row);
-                self.settle(now, notices);
+                self.settle();
                 answer
             }
-            AdmissionAct::Cancel { claim, late } => self.cancel(now, claim, *late, notices),
+            AdmissionAct::Cancel { claim, late } => self.cancel(claim, *late),
             AdmissionAct::Close => {
-                (self.limit, self.closed) = (step.limit, true);
-                self.settle(now, notices);
-                AdmissionAnswer::Closed { limit: self.limit }
+                (self.head.limit, self.head.closed) = (step.limit, true);
+                self.settle();
+                AdmissionAnswer::Closed { limit: self.head.limit }
             }
             AdmissionAct::Look => AdmissionAnswer::Seen(AdmissionSeen {
-                limit: self.limit,
+                limit: self.head.limit,
                 closed: self.is_closed(),
-                admitted: self.rows.len() as u64,
-                reserved: self.leases.len() as u64,
-                waiting: self.queue.len() as u64,
-                fence: self.fence,
+                admitted: self.head.admitted,
+                reserved: self.head.reserved,
+                waiting: self.head.queue.len(),
+                fence: self.head.fence,
             }),
             AdmissionAct::Rows { from, most } => {
-                let from = usize::try_from(*from).unwrap_or(usize::MAX);
-                let rows = self.rows.iter().skip(from).take(*most as usize);
-                AdmissionAnswer::Rows(rows.filter_map(|applicant| self.row(applicant)).collect())
+                let until = from.saturating_add((*most).into()).min(self.head.admitted);
+                let rows = (*from..until).filter_map(|number| self.row(number));
+                AdmissionAnswer::Rows(rows.collect())
             }
         }
     }
 
-    fn row(&self, applicant: &str) -> Option<AdmissionRow> {
-        let State::Row { place, fence, row } = &self.entries.get(applicant)?.state else {
-            return None;
-        };
-        let (place, fence, row) = (*place, *fence, row.clone());
-        Some(AdmissionRow { applicant: applicant.to_owned(), place, fence, row })
+    fn entry(&mut self, applicant: &str) -> Option<Entry> {
+        match self.rows.get(&entry_key(applicant))? {
+            Row::Entry(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, applicant: &str, token: Token, state: State) {
+        self.rows.put(entry_key(applicant), Row::Entry(Entry { token, state }));
+    }
+
+    fn row(&mut self, number: u64) -> Option<AdmissionRow> {
+        let Row::Admitted(applicant) = self.rows.get(&admitted_key(number))? else { return None };
+        let State::Row { place, fence, row } = self.entry(&applicant)?.state else { return None };
+        Some(AdmissionRow { applicant, place, fence, row })
     }
 
     fn is_closed(&self) -> bool {
-        self.closed || self.limit != 0 && self.rows.len() as u64 >= self.limit
+        self.head.closed || self.head.limit != 0 && self.head.admitted >= self.head.limit
     }
 
-    fn settle(&mut self, now: u64, notices: &mut Vec<Notice>) {
-        while self.leases.first().is_some_and(|(until, _)| *until <= now) {
-            let Some((_, applicant)) = self.leases.pop_first() else { return };
-            self.gives_back(&applicant);
+    fn settle(&mut self) {
+        while self.head.lease.is_some_and(|until| until <= self.now) {
+            let first = self.rows.first("l:", 1).pop();
+            if let Some((_, Row::Lease(until, applicant))) = first {
+                self.ends(until, &applicant);
+                self.gives_back(&applicant);
+            } else {
+                self.head.lease = None;
+            }
         }
         let closed = self.is_closed();
         while closed || self.has_place() {
-            let Some(applicant) = self.queue.pop_front() else { return };
-            let Some(Entry { token, state }) = self.entries.remove(&applicant) else { continue };
-            let State::Queued { alive } = state else { continue };
+            let Some(position) = self.head.queue.pop() else { return };
+            let key = queue_key(position);
+            let Some(Row::Queue(applicant)) = self.rows.get(&key) else { continue };
+            self.rows.remove(&key);
+            let Some(Entry { token, state }) = self.entry(&applicant) else { continue };
+            self.rows.remove(&entry_key(&applicant));
+            let State::Queued { alive, .. } = state else { continue };
             if closed {
-                notices.push(Notice::Granted(token));
-            } else if alive > now {
-                notices.push(Notice::Granted(token.clone()));
-                self.reserve(now, token, applicant, alive);
+                self.notices.push(Notice::Granted(token));
+            } else if alive > self.now {
+                self.notices.push(Notice::Granted(token.clone()));
+                self.reserve(token, &applicant, alive);
             }
         }
     }
 
     fn has_place(&self) -> bool {
-        !self.back.is_empty() || self.given < self.limit
+        self.head.back > 0 || self.head.given < self.head.limit
     }
 
     /// Takes a free place, and returns it with its fence.
-    fn place(&mut self, now: u64) -> (u64, u64) {
-        self.fence = now.max(self.fence + 1);
-        let place = self.back.pop_first().unwrap_or_else(|| {
-            self.given += 1;
-            self.given
-        });
-        (place, self.fence)
+    fn place(&mut self) -> (u64, u64) {
+        self.head.fence = self.now.max(self.head.fence + 1);
+        if self.head.back > 0 {
+            self.head.back -= 1;
+            if let Some((key, Row::Back(place))) = self.rows.first("b:", 1).pop() {
+                self.rows.remove(&key);
+                return (place, self.head.fence);
+            }
+        }
+        self.head.given += 1;
+        (self.head.given, self.head.fence)
     }
 
-    fn reserve(
-        &mut self,
-        now: u64,
-        token: Token,
-        applicant: String,
-        until: u64,
-    ) -> AdmissionAnswer {
-        let (place, fence) = self.place(now);
-        self.leases.insert((until, applicant.clone()));
-        let state = State::Reserved { place, fence, until };
-        self.entries.insert(applicant, Entry { token, state });
+    fn reserve(&mut self, token: Token, applicant: &str, until: u64) -> AdmissionAnswer {
+        let (place, fence) = self.place();
+        self.begins(until, applicant);
+        self.set(applicant, token, State::Reserved { place, fence, until });
         AdmissionAnswer::Reserved { place, fence }
+    }
+
+    /// Adds a reservation to the leases.
+    fn begins(&mut self, until: u64, applicant: &str) {
+        self.head.reserved += 1;
+        self.head.lease = Some(self.head.lease.map_or(until, |lease| lease.min(until)));
+        let lease = Row::Lease(until, applicant.to_owned());
+        self.rows.put(lease_key(until, applicant), lease);
+    }
+
+    /// Removes a reservation from the leases.
+    fn ends(&mut self, until: u64, applicant: &str) {
+        self.head.reserved -= 1;
+        self.rows.remove(&lease_key(until, applicant));
+        self.head.lease = match self.rows.first("l:", 1).pop() {
+            Some((_, Row::Lease(until, _))) => Some(until),
+            _ => None,
+        };
     }
 
     /// Ends a reservation whose lease is no longer listed.
     fn gives_back(&mut self, applicant: &str) {
-        if let Some(Entry { state: State::Reserved { place, .. }, .. }) =
-            self.entries.remove(applicant)
-        {
-            self.back.insert(place);
+        if let Some(Entry { state: State::Reserved { place, .. }, .. }) = self.entry(applicant) {
+            self.rows.remove(&entry_key(applicant));
+            self.rows.put(back_key(place), Row::Back(place));
+            self.head.back += 1;
         }
     }
 
+    /// Removes a queue entry.
+    fn leaves(&mut self, applicant: &str, position: u64) {
+        self.rows.remove(&entry_key(applicant));
+        self.rows.remove(&queue_key(position));
+        self.head.queue.remove(position);
+    }
+
     /// Returns the time until the first lease ends.
-    fn busy(&self, now: u64) -> Duration {
-        let first = self.leases.first().map(|(until, _)| *until);
-        Duration::from_micros(first.unwrap_or(now) - now)
+    fn busy(&self) -> Duration {
+        Duration::from_micros(self.head.lease.map_or(0, |until| until.saturating_sub(self.now)))
     }
 
     fn take(
         &mut self,
-        now: u64,
         limit: u64,
         claim: &Claim,
         want: &Want<'_>,
         alive: Option<Duration>,
     ) -> AdmissionAnswer {
         let Claim { token, applicant } = claim;
-        if self.gone.contains_key(token) {
+        if let Some(Row::Gone(until)) = self.rows.get(&gone_key(token))
+            && until > self.now
+        {
             return AdmissionAnswer::Gone;
         }
-        self.limit = limit;
-        let until = alive.map(|alive| now.saturating_add(micros(alive)));
-        if let Some(entry) = self.entries.get_mut(applicant) {
+        self.head.limit = limit;
+        let until = alive.map(|alive| self.now.saturating_add(micros(alive)));
+        if let Some(entry) = self.entry(applicant) {
             let mine = entry.token == *token;
-            match &mut entry.state {
-                &mut State::Row { place, fence, .. } if mine => {
+            match entry.state {
+                State::Row { place, fence, .. } if mine => {
                     return AdmissionAnswer::Admitted { place, fence };
                 }
-                &mut State::Row { place, .. } => return AdmissionAnswer::Duplicate { place },
-                &mut State::Reserved { place, .. } if !mine => {
+                State::Row { place, .. } => return AdmissionAnswer::Duplicate { place },
+                State::Reserved { place, .. } if !mine => {
                     return AdmissionAnswer::Pending { place: Some(place) };
                 }
-                &mut State::Reserved { place, fence, until: kept } => match want {
-                    Want::Row(row) => return self.write(claim, place, fence, row),
+                State::Reserved { place, fence, until: kept } => match want {
+                    Want::Row(row) => return self.write(claim, place, fence, Some(kept), row),
                     Want::Lease(lease) => {
-                        self.leases.remove(&(kept, applicant.clone()));
-                        self.prolong(applicant, now.saturating_add(micros(*lease)));
+                        let to = self.now.saturating_add(micros(*lease));
+                        self.prolong(claim, [place, fence, kept], to);
                         return AdmissionAnswer::Reserved { place, fence };
                     }
                 },
-                State::Queued { alive } if mine => {
-                    *alive = until.unwrap_or(*alive);
+                State::Queued { alive, position } if mine => {
+                    let alive = until.unwrap_or(alive);
+                    self.set(applicant, token.clone(), State::Queued { alive, position });
                 }
-                State::Queued { alive } if *alive > now => {
+                State::Queued { alive, .. } if alive > self.now => {
                     return AdmissionAnswer::Pending { place: None };
                 }
-                State::Queued { .. } => {
-                    // The request of that queue entry is gone.
-                    self.entries.remove(applicant);
-                    self.queue.retain(|other| other != applicant);
-                }
+                // The request of that queue entry is gone.
+                State::Queued { position, .. } => self.leaves(applicant, position),
             }
         }
         if self.is_closed() {
@@ -261,116 +381,130 @@ impl AdmissionRecord {
         if self.has_place() {
             return match want {
                 Want::Row(row) => {
-                    let (place, fence) = self.place(now);
-                    self.write(claim, place, fence, row)
+                    let (place, fence) = self.place();
+                    self.write(claim, place, fence, None, row)
                 }
                 Want::Lease(lease) => {
-                    let until = now.saturating_add(micros(*lease));
-                    self.reserve(now, token.clone(), applicant.clone(), until)
+                    let until = self.now.saturating_add(micros(*lease));
+                    self.reserve(token.clone(), applicant, until)
                 }
             };
         }
-        let busy = self.busy(now);
+        let busy = self.busy();
         let Some(alive) = until else { return AdmissionAnswer::Busy { busy } };
-        let ahead = self.queue.iter().position(|other| other == applicant).unwrap_or_else(|| {
-            self.queue.push_back(applicant.clone());
-            let state = State::Queued { alive };
-            self.entries.insert(applicant.clone(), Entry { token: token.clone(), state });
-            self.queue.len() - 1
-        });
-        AdmissionAnswer::Queued { ahead: ahead as u64, busy }
+        let position = match self.entry(applicant) {
+            Some(Entry { state: State::Queued { position, .. }, .. }) => position,
+            _ => {
+                let position = self.head.queue.push();
+                self.rows.put(queue_key(position), Row::Queue(applicant.clone()));
+                self.set(applicant, token.clone(), State::Queued { alive, position });
+                position
+            }
+        };
+        AdmissionAnswer::Queued { ahead: self.head.queue.ahead(position), busy }
     }
 
     /// Extends a reservation to this time.
-    fn prolong(&mut self, applicant: &str, to: u64) {
-        if let Some(Entry { state: State::Reserved { until, .. }, .. }) =
-            self.entries.get_mut(applicant)
-        {
-            *until = to;
-            self.leases.insert((to, applicant.to_owned()));
-        }
+    fn prolong(&mut self, claim: &Claim, [place, fence, kept]: [u64; 3], until: u64) {
+        self.ends(kept, &claim.applicant);
+        self.begins(until, &claim.applicant);
+        let state = State::Reserved { place, fence, until };
+        self.set(&claim.applicant, claim.token.clone(), state);
     }
 
-    fn write(&mut self, claim: &Claim, place: u64, fence: u64, row: &[u8]) -> AdmissionAnswer {
-        let Claim { token, applicant } = claim.clone();
-        let state = State::Row { place, fence, row: row.to_vec() };
-        let before = self.entries.insert(applicant.clone(), Entry { token, state });
-        if let Some(Entry { state: State::Reserved { until, .. }, .. }) = before {
-            self.leases.remove(&(until, applicant.clone()));
+    fn write(
+        &mut self,
+        claim: &Claim,
+        place: u64,
+        fence: u64,
+        lease: Option<u64>,
+        row: &[u8],
+    ) -> AdmissionAnswer {
+        let Claim { token, applicant } = claim;
+        if let Some(until) = lease {
+            self.ends(until, applicant);
         }
-        self.rows.push(applicant);
+        self.set(applicant, token.clone(), State::Row { place, fence, row: row.to_vec() });
+        let key = admitted_key(self.head.admitted);
+        self.rows.put(key, Row::Admitted(applicant.clone()));
+        self.head.admitted += 1;
         AdmissionAnswer::Admitted { place, fence }
     }
 
-    fn keep(
-        &mut self,
-        now: u64,
-        claims: &[(Claim, u64)],
-        [lease, alive]: [Duration; 2],
-    ) -> AdmissionAnswer {
-        let [lease, until] = [lease, alive].map(|time| now.saturating_add(micros(time)));
+    fn keep(&mut self, claims: &[(Claim, u64)], [lease, alive]: [Duration; 2]) -> AdmissionAnswer {
+        let [lease, alive] = [lease, alive].map(|time| self.now.saturating_add(micros(time)));
         let mut standings = Vec::with_capacity(claims.len());
-        for (Claim { token, applicant }, wanted) in claims {
-            let entry = self.entries.get_mut(applicant).filter(|entry| entry.token == *token);
+        for (claim, wanted) in claims {
+            let entry = self.entry(&claim.applicant).filter(|entry| entry.token == claim.token);
             // A late copy of the request may have made another reservation.
             let is_it = |fence| *wanted == 0 || *wanted == fence;
-            standings.push(match entry.map(|entry| &mut entry.state) {
-                Some(State::Queued { alive }) => {
-                    *alive = until;
+            standings.push(match entry.map(|entry| entry.state) {
+                Some(State::Queued { position, .. }) => {
+                    let state = State::Queued { alive, position };
+                    self.set(&claim.applicant, claim.token.clone(), state);
                     Standing::Queued
                 }
-                Some(&mut State::Reserved { fence, until: kept, .. }) if is_it(fence) => {
-                    self.leases.remove(&(kept, applicant.clone()));
-                    self.prolong(applicant, lease);
+                Some(State::Reserved { place, fence, until }) if is_it(fence) => {
+                    self.prolong(claim, [place, fence, until], lease);
                     Standing::Holds
                 }
-                Some(&mut State::Row { fence, .. }) if is_it(fence) => Standing::Holds,
+                Some(State::Row { fence, .. }) if is_it(fence) => Standing::Holds,
                 _ => Standing::Nowhere,
             });
         }
-        AdmissionAnswer::Standings { standings, busy: self.busy(now) }
+        AdmissionAnswer::Standings { standings, busy: self.busy() }
     }
 
     fn confirm(&mut self, claim: &Claim, confirmed: u64, row: &[u8]) -> AdmissionAnswer {
-        let entry = self.entries.get(&claim.applicant).filter(|entry| entry.token == claim.token);
-        match entry.map(|entry| &entry.state) {
-            Some(&State::Row { place, fence, .. }) if fence == confirmed => {
+        let entry = self.entry(&claim.applicant).filter(|entry| entry.token == claim.token);
+        match entry.map(|entry| entry.state) {
+            Some(State::Row { place, fence, .. }) if fence == confirmed => {
                 AdmissionAnswer::Admitted { place, fence }
             }
-            Some(&State::Reserved { place, fence, .. }) if fence == confirmed => {
-                self.write(claim, place, fence, row)
+            Some(State::Reserved { place, fence, until }) if fence == confirmed => {
+                self.write(claim, place, fence, Some(until), row)
             }
             _ => AdmissionAnswer::Lost,
         }
     }
 
-    fn cancel(
-        &mut self,
-        now: u64,
-        claim: &Claim,
-        late: bool,
-        notices: &mut Vec<Notice>,
-    ) -> AdmissionAnswer {
+    fn cancel(&mut self, claim: &Claim, late: bool) -> AdmissionAnswer {
         let Claim { token, applicant } = claim;
         if late {
-            self.gone.insert(token.clone(), now.saturating_add(micros(REMEMBERED)));
+            self.is_gone(token);
         }
-        let entry = self.entries.get(applicant).filter(|entry| entry.token == *token);
-        match entry.map(|entry| &entry.state) {
-            Some(&State::Row { place, fence, .. }) => {
+        let entry = self.entry(applicant).filter(|entry| entry.token == *token);
+        match entry.map(|entry| entry.state) {
+            Some(State::Row { place, fence, .. }) => {
                 return AdmissionAnswer::Admitted { place, fence };
             }
-            Some(&State::Reserved { until, .. }) => {
-                self.leases.remove(&(until, applicant.clone()));
+            Some(State::Reserved { until, .. }) => {
+                self.ends(until, applicant);
                 self.gives_back(applicant);
-                self.settle(now, notices);
+                self.settle();
             }
-            Some(State::Queued { .. }) => {
-                self.entries.remove(applicant);
-                self.queue.retain(|other| other != applicant);
-            }
+            Some(State::Queued { position, .. }) => self.leaves(applicant, position),
             None => {}
         }
         AdmissionAnswer::Cancelled
+    }
+
+    /// Refuses a token from now on. Two of those that are no longer on their way are forgotten.
+    fn is_gone(&mut self, token: &Token) {
+        let until = self.now.saturating_add(micros(REMEMBERED));
+        self.rows.put(gone_key(token), Row::Gone(until));
+        let expiry = format!("f:{until:016x}:{}", token.as_str());
+        self.rows.put(expiry, Row::Expiry(until, token.clone()));
+        for (expiry, row) in self.rows.first("f:", 2) {
+            let Row::Expiry(until, token) = row else { continue };
+            if until > self.now {
+                return;
+            }
+            self.rows.remove(&expiry);
+            let key = gone_key(&token);
+            if matches!(self.rows.get(&key), Some(Row::Gone(until)) if until <= self.now) {
+                self.rows.remove(&key);
+            }
+        }
     }
 }

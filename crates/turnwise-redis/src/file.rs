@@ -1,51 +1,54 @@
-//! A store in a file of this machine.
+//! A store in a file of this machine: an SQLite database.
 //!
-//! The file is an SQLite database that contains a log of steps with their times. The objects follow
-//! from the steps alone, so each process that has read the log to the same position has the same
-//! objects. A step is written in a transaction that first reads the steps of other processes, so
-//! all processes agree on the order. Now and then a snapshot of the objects is written, and the log
-//! before it is deleted.
-//!
-//! - F1: an answer is given after the transaction is on the disk (`synchronous = FULL`).
-//! - F2: steps that arrive while one is written are written together: one transaction, one `fsync`.
-//! - F3: after an error the objects are read again, so memory contains nothing that is not in the
-//!   file.
+//! - F1: a swap returns after the transaction is on the disk (`synchronous = FULL`).
+//! - F2: steps that arrive while others are written are written together: one transaction, one
+//!   `fsync`.
+//! - F3: a transaction begins with the first load and ends with the swap, so steps of several
+//!   processes wait for one another, and none has to be run again.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
-use tokio::sync::oneshot;
+use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::{ConnectError, Effect, Refusal, StoreError};
-use crate::memory;
-use crate::step::{Answer, Notice, Op};
+use crate::engine::{Change, Engine, Loaded, Over, Read, Value, Which};
+use crate::error::{ConnectError, Refusal, StoreError};
+use crate::step::{Notice, Op, Token};
 use crate::store::{Called, NoticeSink, Store};
-use crate::tables::Tables;
 
-/// The maximum number of steps in one transaction.
-const MOST_AT_ONCE: usize = 1024;
-
-/// The minimum number of steps between two snapshots of the objects.
-const STEPS_KEPT: i64 = 10_000;
-
-/// The interval at which steps of other processes are read.
-const LOOK: Duration = Duration::from_millis(20);
+/// The version of the tables.
+const VERSION: i64 = 2;
 
 /// The time that a process waits for the transaction of another one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The number of notices that are kept for other processes.
+const NOTICES: i64 = 4096;
+
+/// The number of swaps after which expired objects are deleted, and how many at once.
+const SWAPS: u32 = 64;
+const EXPIRED: u32 = 256;
+
+const TABLES: &str = "
+    CREATE TABLE objects
+        (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, version INTEGER NOT NULL,
+         at INTEGER NOT NULL, expires INTEGER);
+    CREATE INDEX expiries ON objects (expires) WHERE expires IS NOT NULL;
+    CREATE TABLE rows
+        (object INTEGER NOT NULL, key TEXT NOT NULL, row BLOB NOT NULL,
+         PRIMARY KEY (object, key)) WITHOUT ROWID;
+    CREATE TRIGGER expired AFTER DELETE ON objects
+        BEGIN DELETE FROM rows WHERE object = old.id; END;
+    CREATE TABLE notices (seq INTEGER PRIMARY KEY, token TEXT NOT NULL, lost INTEGER NOT NULL);
+";
+
 /// Objects in a file of this machine, with the same steps as in a server: for several processes on
 /// one machine, or for one process that must survive restarts. Clones share the same store.
 ///
-/// Each answered step is on the disk. Each process also keeps all objects in memory, and has one
-/// thread, which ends with the last clone. Several processes may open the file at a time, but not
-/// over a network.
+/// Each answered step is on the disk. Each process has one thread, which ends with the last clone.
+/// Several processes may open the file at a time, but not over a network.
 ///
 /// # Examples
 /// ```
@@ -67,15 +70,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct FileStore {
     path: Arc<Path>,
-    requests: Sender<Request>,
-    sinks: Sinks,
-}
-
-type Sinks = Arc<Mutex<HashMap<String, NoticeSink>>>;
-
-struct Request {
-    op: Op,
-    answer: oneshot::Sender<Result<Answer, StoreError>>,
+    over: Over<File>,
 }
 
 impl FileStore {
@@ -85,37 +80,24 @@ impl FileStore {
     /// [`ConnectError::Store`] if the file is of another kind, or cannot be read or written.
     /// [`ConnectError::System`] if no thread can be started.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ConnectError> {
-        let path: PathBuf = path.as_ref().into();
-        let log = Log::open(&path).map_err(|error| ConnectError::Store(failed("open", &error)))?;
-        let (requests, asked) = channel();
-        let sinks = Sinks::default();
-        let told = sinks.clone();
-        let builder = thread::Builder::new().name("turnwise-file".to_owned());
-        let thread = builder.spawn(move || run(log, &asked, &told));
-        thread.map_err(|error| ConnectError::System(error.to_string()))?;
-        Ok(FileStore { path: path.into(), requests, sinks })
+        let path = path.as_ref();
+        let over =
+            Over::new(File::open(path).map_err(|failure| ConnectError::Store(failure.into()))?)?;
+        Ok(FileStore { path: path.into(), over })
     }
 }
 
 impl Store for FileStore {
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            let gone = || StoreError::TimedOut { effect: Effect::Unknown };
-            let request = Request { op: op.clone(), answer };
-            self.requests.send(request).map_err(|_| gone())?;
-            answered.await.unwrap_or_else(|_| Err(gone()))
-        })
+        self.over.call(op)
     }
 
     fn listen(&self, client: &str, sink: NoticeSink) {
-        let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
-        sinks.insert(client.to_owned(), sink);
+        self.over.listen(client, sink);
     }
 
     fn forget(&self, client: &str) {
-        let sink = self.sinks.lock().unwrap_or_else(PoisonError::into_inner).remove(client);
-        drop(sink);
+        self.over.forget(client);
     }
 }
 
@@ -125,49 +107,21 @@ impl fmt::Debug for FileStore {
     }
 }
 
-/// Serves requests until all senders are dropped.
-fn run(mut log: Log, asked: &Receiver<Request>, sinks: &Sinks) {
-    loop {
-        let mut notices = Vec::new();
-        match asked.recv_timeout(LOOK) {
-            Ok(first) => {
-                let mut requests = vec![first];
-                requests.extend(asked.try_iter().take(MOST_AT_ONCE - 1));
-                let ops: Vec<_> = requests.iter().map(|request| &request.op).collect();
-                let answers = log.write(&ops, &mut notices);
-                if answers.is_err() {
-                    notices.clear();
-                    log.forget();
-                }
-                for (index, Request { op, answer }) in requests.into_iter().enumerate() {
-                    // The receiver of a request that was given up is gone.
-                    let _ = answer.send(match &answers {
-                        Ok(answers) => Ok(answers[index].clone()),
-                        Err(error) => Err(failed(op.step.name(), error)),
-                    });
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                if log.read_others(&mut notices).is_err() {
-                    log.forget();
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        let told = {
-            let sinks = sinks.lock().unwrap_or_else(PoisonError::into_inner);
-            memory::told(&sinks, notices)
-        };
-        told.into_iter().for_each(|(sink, notice)| sink(notice));
-    }
+/// The engine.
+struct File {
+    file: Connection,
+    /// The last notice that was read or written.
+    seen: i64,
+    heard: Vec<Notice>,
+    /// The number of swaps until expired objects are deleted.
+    swaps: u32,
 }
 
 /// An error of reading or writing the file.
 #[derive(Debug)]
 enum Failure {
     Database(rusqlite::Error),
-    /// The content is not of this version.
-    Format(postcard::Error),
+    Store(StoreError),
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -176,140 +130,266 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-impl From<postcard::Error> for Failure {
-    fn from(error: postcard::Error) -> Self {
-        Failure::Format(error)
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, NotADatabase};
+        let error = match failure {
+            Failure::Store(error) => return error,
+            Failure::Database(error) => error,
+        };
+        let (why, step) = (error.to_string(), "use the file");
+        match error.sqlite_error_code() {
+            // Another process has locked it.
+            Some(DatabaseBusy | DatabaseLocked) => {
+                StoreError::Unreachable { since: Duration::ZERO, why }
+            }
+            Some(DiskFull) => StoreError::Refused { refusal: Refusal::Full, step, why },
+            Some(NotADatabase) => {
+                StoreError::WrongStore { needs: format!("a file of its own: {why}") }
+            }
+            _ => StoreError::Refused { refusal: Refusal::Other, step, why },
+        }
     }
 }
 
-fn failed(step: &'static str, failure: &Failure) -> StoreError {
-    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, NotADatabase};
-    let error = match failure {
-        Failure::Format(error) => {
-            return StoreError::WrongStore { needs: format!("a file of this version: {error}") };
-        }
-        Failure::Database(error) => error,
-    };
-    let why = error.to_string();
-    match error.sqlite_error_code() {
-        // Another process has locked it.
-        Some(DatabaseBusy | DatabaseLocked) => {
-            StoreError::Unreachable { since: Duration::ZERO, why }
-        }
-        Some(DiskFull) => StoreError::Refused { refusal: Refusal::Full, step, why },
-        Some(NotADatabase) => StoreError::WrongStore { needs: format!("a file of its own: {why}") },
-        _ => StoreError::Refused { refusal: Refusal::Other, step, why },
-    }
-}
-
-/// The file, and the objects as of a step of its log.
-struct Log {
-    file: Connection,
-    tables: Tables,
-    /// The last step that the objects reflect, and its time.
-    seq: i64,
-    at: u64,
-    /// The step of the last snapshot, and the number of steps until the next one.
-    written: i64,
-    kept: i64,
-}
-
-impl Log {
+impl File {
     fn open(path: &Path) -> Result<Self, Failure> {
         let file = Connection::open(path)?;
         file.busy_timeout(PATIENCE)?;
         file.pragma_update(None, "journal_mode", "WAL")?;
         file.pragma_update(None, "synchronous", "FULL")?;
-        file.execute_batch(
-            "CREATE TABLE IF NOT EXISTS log
-                 (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, op BLOB NOT NULL);
-             CREATE TABLE IF NOT EXISTS objects
-                 (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL,
-                  at INTEGER NOT NULL, tables BLOB NOT NULL);",
-        )?;
-        let mut log = Log { file, tables: Tables::default(), seq: 0, at: 0, written: 0, kept: 0 };
-        log.write(&[], &mut Vec::new())?;
-        Ok(log)
+        // 16 MB are moved from the log to the tables at a time.
+        file.pragma_update(None, "wal_autocheckpoint", 4096)?;
+        // 32 MB of the tables are kept in memory.
+        file.pragma_update(None, "cache_size", -32_768)?;
+        file.set_prepared_statement_cache_capacity(32);
+        let mut engine = File { file, seen: 0, heard: Vec::new(), swaps: 0 };
+        engine.begin()?;
+        engine.or_roll_back(|engine| {
+            let file = &engine.file;
+            let version: i64 = file.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            let tables: i64 =
+                file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+            if version == 0 && tables == 0 {
+                file.execute_batch(TABLES)?;
+                file.pragma_update(None, "user_version", VERSION)?;
+            } else if version != VERSION {
+                let needs = format!("a file of version {VERSION}, not {version}");
+                return Err(Failure::Store(StoreError::WrongStore { needs }));
+            }
+            engine.seen = engine.last_notice()?;
+            Ok(engine.file.execute_batch("COMMIT")?)
+        })?;
+        Ok(engine)
     }
 
-    /// Resets memory, when it may differ from the file.
-    fn forget(&mut self) {
-        (self.tables, self.seq, self.at) = (Tables::default(), 0, 0);
-        (self.written, self.kept) = (0, 0);
-    }
-
-    /// Applies steps that other processes have written since.
-    fn read_others(&mut self, notices: &mut Vec<Notice>) -> Result<(), Failure> {
-        let last: Option<i64> =
-            self.file.query_row("SELECT max(seq) FROM log", [], |row| row.get(0))?;
-        if last.is_some_and(|last| last > self.seq) {
-            self.write(&[], notices)?;
+    fn begin(&mut self) -> Result<(), Failure> {
+        if self.file.is_autocommit() {
+            self.file.execute_batch("BEGIN IMMEDIATE")?;
         }
         Ok(())
     }
 
-    /// Writes steps behind those of others, and applies both.
-    fn write(&mut self, ops: &[&Op], notices: &mut Vec<Notice>) -> Result<Vec<Answer>, Failure> {
-        let Log { file, tables, seq, at, written, kept } = self;
-        let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let objects = "SELECT seq, at, tables FROM objects WHERE seq > ?1";
-        let newer: Option<(i64, i64, Vec<u8>)> = transaction
-            .query_row(objects, [*seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-            .optional()?;
-        if let Some((of, moment, bytes)) = newer {
-            *tables = postcard::from_bytes(&bytes)?;
-            (*seq, *at, *written) = (of, moment.cast_unsigned(), of);
-            *kept = steps_kept(&bytes);
+    /// Ends the transaction without an effect after an error.
+    fn or_roll_back<T>(
+        &mut self,
+        part: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let result = part(self);
+        if result.is_err() && !self.file.is_autocommit() {
+            // An error here is that of the transaction again.
+            let _ = self.file.execute_batch("ROLLBACK");
         }
-        {
-            let mut others = transaction
-                .prepare_cached("SELECT seq, at, op FROM log WHERE seq > ?1 ORDER BY seq")?;
-            let mut others = others.query([*seq])?;
-            while let Some(row) = others.next()? {
-                let bytes: Vec<u8> = row.get(2)?;
-                let op: Op = postcard::from_bytes(&bytes)?;
-                (*seq, *at) = (row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned());
-                tables.step(*at, &op, notices);
+        result
+    }
+
+    fn last_notice(&self) -> Result<i64, Failure> {
+        let mut last = self.file.prepare_cached("SELECT coalesce(max(seq), 0) FROM notices")?;
+        Ok(last.query_row([], |row| row.get(0))?)
+    }
+
+    fn read(&self, read: &Read) -> Result<Loaded, Failure> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut object =
+            self.file.prepare_cached("SELECT id, version, at FROM objects WHERE key = ?1")?;
+        let object = object.query_row([&read.object], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
+        let Some((id, version, at)) = object.optional()? else {
+            return Ok(Loaded { now, version: 0, rows: Vec::new() });
+        };
+        let mut rows = Vec::new();
+        let select = "SELECT row FROM rows WHERE object = ?1 AND key = ?2";
+        let mut select = self.file.prepare_cached(select)?;
+        for which in &read.rows {
+            match which {
+                Which::Key(key) => {
+                    let mut row = select.query(params![id, key])?;
+                    if let Some(row) = row.next()? {
+                        rows.push((key.clone(), value_in(row, 0)?));
+                    }
+                }
+                Which::First { prefix, after, most } => {
+                    let select = "SELECT key, row FROM rows
+                        WHERE object = ?1 AND key >= ?2 AND key > ?3 ORDER BY key LIMIT ?4";
+                    let mut first = self.file.prepare_cached(select)?;
+                    let most = i64::try_from(*most).unwrap_or(i64::MAX);
+                    let from = params![id, prefix, after.as_deref().unwrap_or(""), most];
+                    let mut first = first.query(from)?;
+                    while let Some(row) = first.next()? {
+                        let key: String = row.get(0)?;
+                        if !key.starts_with(prefix) {
+                            break;
+                        }
+                        rows.push((key, value_in(row, 1)?));
+                    }
+                }
             }
         }
-        let mut answers = Vec::with_capacity(ops.len());
-        if !ops.is_empty() {
-            let mut insert =
-                transaction.prepare_cached("INSERT INTO log (seq, at, op) VALUES (?1, ?2, ?3)")?;
-            for op in ops {
-                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-                let now = now.unwrap_or_default().as_micros();
-                // Time never goes back, whatever process wrote before.
-                *at = u64::try_from(now).unwrap_or(u64::MAX).max(*at);
-                *seq += 1;
-                insert.execute(params![*seq, at.cast_signed(), postcard::to_stdvec(op)?])?;
-                answers.push(tables.step(*at, op, notices));
-            }
+        // Time never goes back, whatever process wrote before.
+        Ok(Loaded { now: now.max(time(at)), version: version.cast_unsigned(), rows })
+    }
+
+    /// Returns false if the object has another version.
+    fn write(&self, change: &Change) -> Result<bool, Failure> {
+        let Change { object, version, at, expires, rows } = change;
+        let next = (version + 1).cast_signed();
+        let values = params![object, next, micros(*at), expires.map(micros)];
+        let id = if *version == 0 {
+            let insert = "INSERT INTO objects (key, version, at, expires) VALUES (?1, ?2, ?3, ?4)
+                ON CONFLICT DO NOTHING RETURNING id";
+            let mut insert = self.file.prepare_cached(insert)?;
+            insert.query_row(values, |row| row.get::<_, i64>(0)).optional()?
+        } else {
+            let update = "UPDATE objects SET version = ?2, at = ?3, expires = ?4
+                WHERE key = ?1 AND version = ?2 - 1 RETURNING id";
+            let mut update = self.file.prepare_cached(update)?;
+            update.query_row(values, |row| row.get::<_, i64>(0)).optional()?
+        };
+        let Some(id) = id else { return Ok(false) };
+        let replace = "INSERT INTO rows (object, key, row) VALUES (?1, ?2, ?3)
+            ON CONFLICT DO UPDATE SET row = excluded.row";
+        let mut replace = self.file.prepare_cached(replace)?;
+        let delete = "DELETE FROM rows WHERE object = ?1 AND key = ?2";
+        let mut delete = self.file.prepare_cached(delete)?;
+        for (key, row) in rows {
+            match row {
+                Some(row) => replace.execute(params![id, key, row.to_bytes()])?,
+                None => delete.execute(params![id, key])?,
+            };
         }
-        if *seq - *written >= (*kept).max(STEPS_KEPT) {
-            let all = postcard::to_stdvec(tables)?;
-            *kept = steps_kept(&all);
-            let replace =
-                "INSERT OR REPLACE INTO objects (one, seq, at, tables) VALUES (1, ?1, ?2, ?3)";
-            transaction.execute(replace, params![*seq, at.cast_signed(), all])?;
-            // The last step stays, so that other processes see that there is something new.
-            transaction.execute("DELETE FROM log WHERE seq < ?1", [*seq])?;
-            *written = *seq;
+        Ok(true)
+    }
+
+    /// Reads the notices of other processes.
+    fn listen(&mut self) -> Result<(), Failure> {
+        let last = self.last_notice()?;
+        if last <= self.seen {
+            return Ok(());
         }
-        transaction.commit()?;
-        Ok(answers)
+        if last - self.seen > NOTICES {
+            self.heard.push(Notice::LookAgain);
+        }
+        let select = "SELECT token, lost FROM notices WHERE seq > ?1 ORDER BY seq";
+        let mut notices = self.file.prepare_cached(select)?;
+        let mut notices = notices.query([self.seen])?;
+        while let Some(row) = notices.next()? {
+            let token = Token::from_text(row.get(0)?);
+            let lost = row.get(1)?;
+            self.heard.push(if lost { Notice::Lost(token) } else { Notice::Granted(token) });
+        }
+        self.seen = last;
+        Ok(())
+    }
+
+    /// Writes notices for other processes.
+    fn send(&mut self, notices: &[Notice]) -> Result<(), Failure> {
+        for notice in notices {
+            let (token, lost) = match notice {
+                Notice::Granted(token) => (token, false),
+                Notice::Lost(token) => (token, true),
+                Notice::LookAgain => continue,
+            };
+            let insert = "INSERT INTO notices (token, lost) VALUES (?1, ?2)";
+            let mut insert = self.file.prepare_cached(insert)?;
+            insert.execute(params![token.as_str(), lost])?;
+            self.seen = self.file.last_insert_rowid();
+        }
+        Ok(())
+    }
+
+    /// Deletes what is no longer needed.
+    fn clean(&mut self, changes: &[Change]) -> Result<(), Failure> {
+        self.swaps = self.swaps.saturating_sub(1);
+        let Some(last) = changes.last() else { return Ok(()) };
+        if self.swaps == 0 {
+            self.swaps = SWAPS;
+            let delete = "DELETE FROM objects WHERE id IN
+                (SELECT id FROM objects WHERE expires <= ?1 LIMIT ?2)";
+            let mut delete = self.file.prepare_cached(delete)?;
+            delete.execute(params![micros(last.at), EXPIRED])?;
+            let mut delete = self.file.prepare_cached("DELETE FROM notices WHERE seq <= ?1")?;
+            delete.execute([self.seen - NOTICES])?;
+        }
+        Ok(())
     }
 }
 
-/// The number of steps between snapshots of this size, which keeps the cost for each step small.
-fn steps_kept(objects: &[u8]) -> i64 {
-    i64::try_from(objects.len() / 100).unwrap_or(i64::MAX)
+/// Reads a row of an object from a column.
+fn value_in(row: &rusqlite::Row<'_>, column: usize) -> Result<Value, Failure> {
+    let bytes = row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?;
+    Value::from_bytes(bytes).map_err(|error| Failure::Store(error.into()))
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn time(micros: i64) -> Duration {
+    Duration::from_micros(micros.cast_unsigned())
+}
+
+impl Engine for File {
+    fn load(&mut self, reads: &[Read]) -> Result<Vec<Loaded>, StoreError> {
+        self.begin()?;
+        Ok(self.or_roll_back(|engine| reads.iter().map(|read| engine.read(read)).collect())?)
+    }
+
+    fn swap(&mut self, changes: &[Change], notices: &[Notice]) -> Result<bool, StoreError> {
+        self.begin()?;
+        let seen = self.seen;
+        let swapped = self.or_roll_back(|engine| {
+            for change in changes {
+                if !engine.write(change)? {
+                    engine.file.execute_batch("ROLLBACK")?;
+                    return Ok(false);
+                }
+            }
+            engine.listen()?;
+            engine.send(notices)?;
+            engine.clean(changes)?;
+            engine.file.execute_batch("COMMIT")?;
+            Ok(true)
+        });
+        if swapped.is_err() {
+            self.seen = seen;
+        }
+        Ok(swapped?)
+    }
+
+    fn heard(&mut self) -> Result<Vec<Notice>, StoreError> {
+        self.listen()?;
+        Ok(std::mem::take(&mut self.heard))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
-    use crate::step::{Step, Token};
+    use crate::engine::run;
+    use crate::step::{Answer, Step};
 
     struct Folder(PathBuf);
 
@@ -328,68 +408,64 @@ mod tests {
         }
     }
 
-    fn op(step: Step) -> Op {
-        Op { key: "t:{lock:a}".to_owned(), places: 1, above: 0, step }
+    fn op(name: &str, step: Step) -> Op {
+        Op { key: format!("t:{{lock:{name}}}"), places: 1, above: 0, step }
     }
 
-    fn acquire(number: u64) -> Op {
+    fn acquire(name: &str, number: u64) -> Op {
         let (token, lease) = (Token::new("c", number), Duration::from_secs(1000));
-        op(Step::Acquire { token, lease, alive: Some(lease) })
+        op(name, Step::Acquire { token, lease, alive: Some(lease) })
     }
 
-    fn look(log: &mut Log) -> Answer {
-        log.write(&[&op(Step::Look)], &mut Vec::new()).unwrap().remove(0)
-    }
-
-    fn without_times(answer: Answer) -> (Vec<(u32, Token)>, u64, u64) {
-        let Answer::Seen { holders, fence, waiting } = answer else { panic!("{answer:?}") };
-        (holders.into_iter().map(|(place, token, _)| (place, token)).collect(), fence, waiting)
-    }
-
-    /// Snapshots replace the log; a process that was behind reads the snapshot.
-    #[test]
-    fn logs_are_kept_short() {
-        let folder = Folder::new("short");
-        let path = folder.0.join("store");
-        let (mut first, mut behind) = (Log::open(&path).unwrap(), Log::open(&path).unwrap());
-        let ops: Vec<_> = (0..100).map(acquire).collect();
-        let ops: Vec<_> = ops.iter().collect();
-        let rounds = STEPS_KEPT / 100 + 3;
-        for _ in 0..rounds {
-            first.write(&ops, &mut Vec::new()).unwrap();
+    /// Returns the number of waiters of a lock.
+    fn waiting(file: &mut File, name: &str) -> u64 {
+        match run(file, &[&op(name, Step::Look)], &mut Vec::new()).unwrap().remove(0) {
+            Answer::Seen { waiting, .. } => waiting,
+            other => panic!("{other:?}"),
         }
-        let count = |table: &str| -> i64 {
-            let count = format!("SELECT count(*) FROM {table}");
-            first.file.query_row(&count, [], |row| row.get(0)).unwrap()
-        };
-        assert_eq!(count("objects"), 1);
-        assert!(count("log") < STEPS_KEPT / 2, "{}", count("log"));
-        let seen = without_times(look(&mut first));
-        assert_eq!((&seen.0[..], seen.2), (&[(1, Token::new("c", 0))][..], 99));
-        assert_eq!(without_times(look(&mut behind)), seen);
-        assert_eq!(without_times(look(&mut Log::open(&path).unwrap())), seen);
     }
 
-    /// A failed transaction leaves nothing in memory.
+    fn count(file: &File, table: &str) -> i64 {
+        let count = format!("SELECT count(*) FROM {table}");
+        file.file.query_row(&count, [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn expired_objects_are_deleted_with_their_rows() {
+        let folder = Folder::new("expired");
+        let mut file = File::open(&folder.0.join("store")).unwrap();
+        for number in 0..u64::from(SWAPS) - 1 {
+            let op = acquire(&format!("{number}"), number);
+            run(&mut file, &[&op], &mut Vec::new()).unwrap();
+        }
+        file.file.execute("UPDATE objects SET expires = 1 WHERE id < 10", []).unwrap();
+        assert_eq!((count(&file, "objects"), count(&file, "rows")), (63, 63));
+        for number in 0..3 {
+            run(&mut file, &[&acquire("last", number)], &mut Vec::new()).unwrap();
+        }
+        assert_eq!((count(&file, "objects"), count(&file, "rows")), (55, 55));
+    }
+
+    /// A failed transaction leaves nothing behind, and is over.
     #[test]
     fn failures_leave_nothing() {
         let folder = Folder::new("failures");
         let path = folder.0.join("store");
-        let (mut log, mut other) = (Log::open(&path).unwrap(), Log::open(&path).unwrap());
-        log.write(&[&acquire(0)], &mut Vec::new()).unwrap();
-        log.file
+        let (mut file, mut other) = (File::open(&path).unwrap(), File::open(&path).unwrap());
+        run(&mut file, &[&acquire("a", 0)], &mut Vec::new()).unwrap();
+        file.file
             .execute_batch(
-                "CREATE TRIGGER full BEFORE INSERT ON log WHEN new.seq = 3
-            BEGIN SELECT raise(FAIL, 'the disk is full'); END",
+                "CREATE TRIGGER full BEFORE INSERT ON objects WHEN new.key LIKE '%b%'
+                BEGIN SELECT raise(FAIL, 'the disk is full'); END",
             )
             .unwrap();
-        let error = log.write(&[&acquire(1), &acquire(2)], &mut Vec::new()).unwrap_err();
-        assert!(failed("acquire", &error).to_string().contains("the disk is full"));
-        log.forget();
-        log.file.execute_batch("DROP TRIGGER full").unwrap();
-        let seen = without_times(look(&mut log));
-        assert_eq!(seen.2, 0);
-        assert_eq!(without_times(look(&mut other)), seen);
+        let ops = [&acquire("a", 1), &acquire("b", 2)];
+        let error = run(&mut file, &ops, &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("the disk is full"), "{error}");
+        assert_eq!((waiting(&mut other, "a"), waiting(&mut file, "a")), (0, 0));
+        file.file.execute_batch("DROP TRIGGER full").unwrap();
+        run(&mut file, &ops, &mut Vec::new()).unwrap();
+        assert_eq!((waiting(&mut other, "a"), waiting(&mut file, "a")), (1, 1));
     }
 
     #[test]
@@ -404,11 +480,19 @@ mod tests {
             let error = open(&path);
             assert!(matches!(error, ConnectError::Store(StoreError::Refused { .. })), "{error}");
         }
-        // A file of another version.
-        let path = folder.0.join("store");
-        let log = Log::open(&path).unwrap();
-        log.file.execute("INSERT INTO log VALUES (1, 1, x'FFFFFFFF')", []).unwrap();
-        let error = open(&path);
-        assert!(matches!(error, ConnectError::Store(StoreError::WrongStore { .. })), "{error}");
+        // Databases of other programs, and of another version of this crate.
+        for tables in ["CREATE TABLE log (seq INTEGER)", "PRAGMA user_version = 3"] {
+            let path = folder.0.join(&tables[..6]);
+            let other = Connection::open(&path).unwrap();
+            other.execute_batch(tables).unwrap();
+            let error = open(&path);
+            assert!(matches!(error, ConnectError::Store(StoreError::WrongStore { .. })), "{error}");
+        }
+        // A row of a later version.
+        let mut file = File::open(&folder.0.join("store")).unwrap();
+        run(&mut file, &[&acquire("a", 0)], &mut Vec::new()).unwrap();
+        file.file.execute("UPDATE rows SET row = x'FF00'", []).unwrap();
+        let error = run(&mut file, &[&acquire("a", 0)], &mut Vec::new()).unwrap_err();
+        assert!(matches!(error, StoreError::WrongStore { .. }), "{error}");
     }
 }

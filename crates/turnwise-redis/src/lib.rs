@@ -10,6 +10,7 @@ mod attempt;
 mod business;
 mod client;
 mod cluster;
+pub mod engine;
 mod error;
 #[cfg(feature = "sqlite")]
 mod file;
@@ -24,6 +25,7 @@ mod record;
 mod refused;
 mod remote;
 mod requests;
+mod rows;
 mod scripts;
 mod sent;
 mod sentinel;
@@ -32,12 +34,12 @@ mod slot_pool;
 mod slots;
 pub mod step;
 mod store;
-mod tables;
 mod tenure;
 pub mod ticks;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
+mod view;
 
 pub use actors::{
     ActorInfo, Actors, ActorsBuilder, ActorsError, Ask, Asked, DeadLetter, Drained, Drains,

@@ -40,8 +40,18 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// The state of one object. Times are microseconds of the store's clock.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
+#[derive(
+    Clone,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub(crate) struct Record {
     /// The number of places: 0 if none was stated yet.
     places: u32,
@@ -63,8 +73,9 @@ pub(crate) struct Record {
     ticks: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 struct Holder {
     token: Token,
     until: u64,

@@ -25,8 +25,7 @@ pub use mailbox::{
 };
 
 /// Identifies a request: the number of its client, and its own. Tokens are unique.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Token(String);
 
 impl Token {
@@ -64,7 +63,6 @@ impl fmt::Debug for Token {
 
 /// A step on one object of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Op {
     /// The key of the object.
     pub key: String,
@@ -80,7 +78,6 @@ pub struct Op {
 /// The steps, each of which has its [`Answer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum Step {
     /// Takes a free place for the lease. Otherwise adds a queue entry.
     Acquire {
@@ -179,7 +176,6 @@ pub enum Step {
 
 /// A hold that is renewed together with others: see [`Step::RenewAll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Renewal {
     /// The key of its object.
     pub key: String,

@@ -14,14 +14,18 @@ mod admission_record;
 #[path = "../src/record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod record;
+#[path = "../src/rows.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
+mod rows;
 #[path = "../src/step.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "shared with the crate")]
 mod step;
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use admission_record::AdmissionRecord;
+use admission_record::{HEAD, Row};
 use step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionStep, Claim, Standing, Token};
 
 /// Times are short: a lease is two ticks of the clock, a queue entry one.
@@ -88,7 +92,7 @@ struct Client {
 struct World {
     now: u64,
     limit: u64,
-    admission: AdmissionRecord,
+    admission: BTreeMap<Arc<str>, Arc<Row>>,
     clients: Vec<Client>,
     /// Copies that no client waits for. They may arrive at any time.
     late: BTreeSet<(usize, Message)>,
@@ -123,13 +127,14 @@ fn ticks(count: u64) -> Duration {
 }
 
 fn step(
-    admission: &mut AdmissionRecord,
+    admission: &mut BTreeMap<Arc<str>, Arc<Row>>,
     now: u64,
     limit: u64,
     act: AdmissionAct,
 ) -> AdmissionAnswer {
     // The machine's times begin at one: at zero everything is over.
-    admission.step(now + 1, &AdmissionStep { limit, act }, &mut Vec::new())
+    let step = AdmissionStep { limit, act };
+    admission_record::step(admission, now + 1, &step, &mut Vec::new())
 }
 
 fn claim(number: usize, applicant: &str) -> Claim {
@@ -143,10 +148,16 @@ impl World {
 
     /// Asks an admission that checks no limit.
     fn ask_unlimited(&mut self, act: AdmissionAct) -> AdmissionAnswer {
-        self.admission.limit += 10;
+        self.set_limit(self.limit + 10);
         let answer = step(&mut self.admission, self.now, self.limit + 10, act);
-        self.admission.limit = self.limit;
+        self.set_limit(self.limit);
         answer
+    }
+
+    fn set_limit(&mut self, limit: u64) {
+        if let Some(Row::Head(head)) = self.admission.get_mut(HEAD).map(Arc::make_mut) {
+            head.limit = limit;
+        }
     }
 
     fn free(&self) -> bool {
@@ -461,7 +472,7 @@ fn search(fault: Fault, roles: &[Role], limit: u64, faults: u8) -> Result<usize,
     let first = World {
         now: 0,
         limit,
-        admission: AdmissionRecord::default(),
+        admission: BTreeMap::new(),
         clients: vec![client; roles.len()],
         late: BTreeSet::new(),
         newest: 0,

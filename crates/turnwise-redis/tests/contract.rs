@@ -453,3 +453,34 @@ contract! {
         assert_eq!(info.fence, Some(guard.fence()));
     }
 }
+
+/// Steps whose swap has lost a race, or whose object has changed between two loads, are run again.
+#[test]
+fn steps_that_lose_races_are_run_again() {
+    use support::naive::Shelf;
+    use turnwise_redis::Remote;
+    use turnwise_redis::engine::Over;
+
+    let shelf = Shelf::default();
+    let count = Mutex::new(0);
+    thread::scope(|scope| {
+        for seed in 0..2 {
+            let store = Over::new(shelf.engine(seed)).unwrap();
+            let remote = Remote::builder().over(store).unwrap();
+            let count = &count;
+            for _ in 0..2 {
+                let locks = remote.locks();
+                scope.spawn(move || {
+                    for _ in 0..25 {
+                        let guard = locks.lock("a").wait().unwrap();
+                        *count.try_lock().expect("one at a time") += 1;
+                        guard.release().wait().unwrap();
+                    }
+                });
+            }
+        }
+    });
+    assert_eq!(count.into_inner().unwrap(), 100);
+    let (swaps, lost) = shelf.swaps();
+    assert!(lost > swaps / 10 && lost < swaps, "{lost} of {swaps}");
+}

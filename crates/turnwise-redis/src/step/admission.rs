@@ -6,7 +6,6 @@ use super::{Standing, Token};
 
 /// A step of an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct AdmissionStep {
     /// The number of places, from 1 on. All steps of one admission state the same.
     pub limit: u64,
@@ -32,7 +31,6 @@ impl AdmissionStep {
 
 /// A request, and the applicant for whom it is made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Claim {
     /// The request.
     pub token: Token,
@@ -43,7 +41,6 @@ pub struct Claim {
 /// The actions of an admission, each of which has its [`AdmissionAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum AdmissionAct {
     /// Writes a row into the place that the request has reserved, or into a free one. Otherwise
     /// adds a queue entry.

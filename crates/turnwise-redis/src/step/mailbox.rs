@@ -6,7 +6,6 @@ use super::Token;
 
 /// A step of the mailboxes of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct MailboxStep {
     /// The number of shards of the kind of actors. All steps of one kind state the same.
     pub shards: u32,
@@ -52,8 +51,7 @@ impl MailboxStep {
 }
 
 /// A message of an actor in a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct StoredMessage {
     /// The id, generated or chosen by the sender. It is unique for an actor.
     pub id: String,
@@ -67,7 +65,6 @@ pub struct StoredMessage {
 
 /// A request to drain a mailbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct DrainClaim {
     /// The request.
     pub token: Token,
@@ -84,7 +81,6 @@ pub struct DrainClaim {
 
 /// The progress of a drainer, and its next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct Advance {
     /// The actor.
     pub actor: String,
@@ -107,7 +103,6 @@ pub struct Advance {
 
 /// A failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub struct FailedAttempt {
     /// The error.
     pub error: String,
@@ -117,7 +112,6 @@ pub struct FailedAttempt {
 
 /// The next action of a drainer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum Then {
     /// Takes the next messages, and extends the lease.
     Next {
@@ -136,7 +130,6 @@ pub enum Then {
 /// The actions of mailboxes, each of which has its [`MailboxAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(feature = "sqlite", derive(serde::Serialize, serde::Deserialize))]
 pub enum MailboxAct {
     /// Stores a message, unless its id is known. With a claim, and if the mailbox has no drainer,
     /// the same step claims it, unless the message is delayed.

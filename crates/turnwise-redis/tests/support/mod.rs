@@ -11,6 +11,7 @@
 pub mod board;
 pub mod cluster;
 pub mod faulty;
+pub mod naive;
 pub mod proxy;
 pub mod sentinel;
 pub mod world;

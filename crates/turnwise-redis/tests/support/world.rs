@@ -1,15 +1,17 @@
 //! The stores that have the same properties: in memory, in memory with faults, in memory without
-//! notices, in a file, in a server, in a server behind a proxy that loses and doubles, and in a
-//! cluster.
+//! notices, over an engine of a user that loses races, in a file, in a server, in a server behind a
+//! proxy that loses and doubles, and in a cluster.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use turnwise_redis::engine::Over;
 use turnwise_redis::{MemoryStore, Remote, RemoteBuilder};
 
 use super::Server;
 use super::cluster::Cluster;
 use super::faulty::{Deaf, Faulty};
+use super::naive::Shelf;
 use super::proxy::Proxy;
 
 /// A store, and a factory of its clients.
@@ -57,6 +59,22 @@ impl World for NoNotices {
         // The next refresh finds a grant.
         let builder = builder.place(Duration::from_millis(60));
         builder.over(Deaf(self.0.clone())).unwrap()
+    }
+}
+
+/// An engine of a user, which loses races: each client has its own, as programs do.
+#[derive(Default)]
+pub struct Users(Shelf);
+
+impl World for Users {
+    fn client(&self, builder: RemoteBuilder) -> Remote {
+        static SEED: AtomicUsize = AtomicUsize::new(3);
+        let seed = SEED.fetch_add(1, Relaxed) as u64;
+        builder.over(Over::new(self.0.engine(seed)).unwrap()).unwrap()
+    }
+
+    fn is_sound(&self) -> bool {
+        false
     }
 }
 
@@ -139,6 +157,7 @@ macro_rules! contract {
         contract!(@ memory, Near(turnwise_redis::MemoryStore::new()), $($name)*);
         contract!(@ memory_with_faults, Faults(Faulty::new(turnwise_redis::MemoryStore::new(), 7)), $($name)*);
         contract!(@ memory_without_notices, NoNotices(turnwise_redis::MemoryStore::new()), $($name)*);
+        contract!(@ engine, Users::default(), $($name)*);
         #[cfg(feature = "sqlite")]
         contract!(@ file, File::new(), $($name)*);
         contract!(@ server, Far($crate::support::Server::start()), $($name)*);
