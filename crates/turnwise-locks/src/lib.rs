@@ -14,7 +14,7 @@ mod map;
 mod overrun;
 pub mod rate;
 mod registry;
-mod slots;
+pub mod slots;
 mod sync;
 mod table;
 pub mod ticks;
@@ -31,7 +31,4 @@ pub use lock::{
     MutexGuard, Mutexes, Opening, Owner, Permit, ReadGuard, RwGuard, RwLocks, Semaphore,
     SemaphoreInfo, Semaphores, WriteGuard,
 };
-pub use slots::{
-    AcquireSlot, PoolView, RunSlotError, Slot, SlotBuildError, SlotError, SlotId, SlotPool,
-    SlotPoolBuilder, SlotRun, SlotState, SlotView,
-};
+pub use slots::{Slot, SlotId, SlotPool};

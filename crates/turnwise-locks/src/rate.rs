@@ -272,8 +272,8 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
         AcquireRate { stage, sleep: None }
     }
 
-    /// A key by a borrowed form of it, `&str` of a `String`: it is cloned if it is not known, or its
-    /// request has to wait, and else not.
+    /// A key by a borrowed form of it, `&str` of a `String`: it is cloned if it is not known, or if
+    /// its request has to wait, and else not.
     ///
     /// # Examples
     /// ```

@@ -248,6 +248,15 @@ impl Fate {
     pub(crate) const ALL: usize = 5;
 }
 
+/// The name of a key, by that of its mailbox.
+pub(crate) fn name_of<K, S>(actor: &Actor<Slot<K, S>>) -> Option<Arc<str>>
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+{
+    actor.name().map(Arc::from)
+}
+
 /// Why a run of this mailbox takes no place. Called outside of all locks.
 pub(crate) type Why<K, S> = fn(&Actor<Slot<K, S>>) -> NotStarted;
 
@@ -591,15 +600,21 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         actor: &Actor<Slot<K, S>>,
         terms: Terms,
     ) -> Option<NotStarted> {
-        if terms.early { self.refused_early(place, actor.len(), terms) } else { None }
+        if terms.early { self.refused_early(place, actor, terms) } else { None }
     }
 
     #[cold]
-    fn refused_early(&self, place: Place, before: usize, terms: Terms) -> Option<NotStarted> {
+    fn refused_early(
+        &self,
+        place: Place,
+        actor: &Actor<Slot<K, S>>,
+        terms: Terms,
+    ) -> Option<NotStarted> {
         let limit = terms.wait?;
+        let (before, name) = (actor.len(), name_of(actor));
         self.estimates.want();
         let wait = self.expected(place.hash, before);
-        (wait > limit.at - limit.called).then_some(NotStarted::Expected { wait })
+        (wait > limit.at - limit.called).then_some(NotStarted::Expected { wait, key: name })
     }
 
     /// How long one waits behind that many, as far as it is known.
@@ -641,8 +656,9 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             return Err(NotStarted::Closed);
         }
         if keys.table.get(place.at).is_busy() {
+            let key = name_of(keys.table.get(place.at).actor());
             keys.count(Kind::Run, Fate::NotStarted);
-            return Err(NotStarted::Busy);
+            return Err(NotStarted::Busy { key });
         }
         Ok((place, keys.pin(place.at, Kind::Run).actor().clone()))
     }
@@ -747,7 +763,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     where
         A: AsKey<K>,
     {
-        self.pin_unless(key, Kind::Run, |entry| entry.is_busy(), |_| NotStarted::Busy)
+        self.pin_unless(
+            key,
+            Kind::Run,
+            |entry| entry.is_busy(),
+            |actor| NotStarted::Busy { key: name_of(actor) },
+        )
     }
 
     fn pin_unless<A>(
@@ -794,8 +815,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         let at = find_by(&keys.table, hash, |other| key.is(other));
         let Some(at) = at else { return Ok(Look::Vacant(hash)) };
         if keys.table.get(at).is_busy() {
+            let key = name_of(keys.table.get(at).actor());
             keys.count(Kind::Run, Fate::NotStarted);
-            return Err(NotStarted::Busy);
+            return Err(NotStarted::Busy { key });
         }
         Ok(Look::Idle((Place { hash, at }, keys.pin(at, Kind::Run).actor().clone())))
     }
@@ -816,18 +838,19 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     ) -> Result<Place, NotStarted> {
         let look = |key: &mut K| {
             let keys = self.lock(self.shard_of(hash));
-            let is_there = !keys.closed && find(&keys.table, hash, &*key).is_some();
-            (keys, is_there)
+            let there = if keys.closed { None } else { find(&keys.table, hash, &*key) };
+            (keys, there)
         };
-        let (key, (mut keys, is_there)) = owning(key, look);
+        let (key, (mut keys, there)) = owning(key, look);
         if keys.closed {
             keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Closed);
         }
         // Since the look, somebody has run it; one that is kept was run, too.
-        if is_there {
+        if let Some(at) = there {
+            let key = name_of(keys.table.get(at).actor());
             keys.count(Kind::Run, Fate::NotStarted);
-            return Err(NotStarted::Busy);
+            return Err(NotStarted::Busy { key });
         }
         let (held, beside) = self.held(key);
         slot.key = beside;

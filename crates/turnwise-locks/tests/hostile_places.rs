@@ -31,8 +31,9 @@ use common::{Wakes, poll};
 use turnwise::time::Timers;
 use turnwise::{Clock, MonotonicClock, ThreadPool, VirtualClock};
 use turnwise_locks::admission::{Admission, Admitted, Apply, CommitError, Fault, Ledger, Refused};
+use turnwise_locks::slots::{AcquireSlot, SlotRun};
 use turnwise_locks::ticks::{OncePerTick, Schedule, TickNumber};
-use turnwise_locks::{AcquireSlot, Limits, Slot, SlotId, SlotPool, SlotRun};
+use turnwise_locks::{Limits, Slot, SlotId, SlotPool};
 
 const SLOTS: usize = 3;
 const SEATS: u64 = 30;

@@ -200,7 +200,7 @@ fn is_bounded(world: &Arc<World>, key: usize, waiting: usize) {
         let mut runs: Vec<_> = (0..=waiting).map(|_| run()).collect();
         let full = |run: &mut Run<()>| {
             let got = common::poll(run, Waker::noop());
-            matches!(got, Some(Err(RunError::NotStarted(NotStarted::Full))))
+            matches!(got, Some(Err(RunError::NotStarted(NotStarted::Full { .. }))))
         };
         runs.iter_mut().map(full).collect::<Vec<_>>()
     };

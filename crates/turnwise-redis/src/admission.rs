@@ -75,14 +75,14 @@ pub struct Admitted {
     pub fence: Fence,
 }
 
-/// A snapshot of an admission: see [`Admission::info`].
+/// A snapshot of an admission: see [`Admission::status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct AdmissionInfo {
+pub struct Status {
     /// The number of places.
     pub limit: u64,
     /// The number of rows.
-    pub admitted: u64,
+    pub count: u64,
     /// The number of reserved places.
     pub reserved: u64,
     /// The number of waiting requests.
@@ -124,7 +124,11 @@ impl Admission {
     /// After an error other than [`Refused::Store`] and [`Refused::Withdrawn`] the applicant is
     /// certainly not admitted by this request. Dropping the [`Acquire`] gives the request up,
     /// unless the row is written by then.
-    pub fn admit(&self, applicant: &str, row: impl Into<Vec<u8>>) -> Acquire<Admitted, Refused> {
+    pub fn admit(
+        &self,
+        applicant: impl AsRef<str>,
+        row: impl Into<Vec<u8>>,
+    ) -> Acquire<Admitted, Refused> {
         self.admit_within(applicant, row, Limits::NONE)
     }
 
@@ -148,10 +152,11 @@ impl Admission {
     /// ```
     pub fn admit_within(
         &self,
-        applicant: &str,
+        applicant: impl AsRef<str>,
         row: impl Into<Vec<u8>>,
         limits: impl Into<Limits>,
     ) -> Acquire<Admitted, Refused> {
+        let applicant = applicant.as_ref();
         let (wanted, row) = (Wanted::new(limits.into()), row.into());
         let fits = name::check(applicant).map_err(Refused::Applicant);
         match fits.and_then(|()| row_fits(&row)) {
@@ -188,12 +193,12 @@ impl Admission {
         applicant: impl AsRef<str>,
         limits: impl Into<Limits>,
     ) -> Acquire<Admitted, Refused> {
-        self.admit_within(applicant.as_ref(), "", limits)
+        self.admit_within(applicant, "", limits)
     }
 
     /// Reserves a place, and waits for one as [`admit`](Self::admit) does. The client keeps it as
     /// long as the [`Reservation`] lives.
-    pub fn reserve(&self, applicant: &str) -> Acquire<Reservation, Refused> {
+    pub fn reserve(&self, applicant: impl AsRef<str>) -> Acquire<Reservation, Refused> {
         self.reserve_within(applicant, Limits::NONE)
     }
 
@@ -215,9 +220,10 @@ impl Admission {
     /// ```
     pub fn reserve_within(
         &self,
-        applicant: &str,
+        applicant: impl AsRef<str>,
         limits: impl Into<Limits>,
     ) -> Acquire<Reservation, Refused> {
+        let applicant = applicant.as_ref();
         let wanted = Wanted::new(limits.into());
         match name::check(applicant) {
             Err(error) => Acquire::over(Err(Refused::Applicant(error))),
@@ -245,7 +251,7 @@ impl Admission {
     }
 
     /// Returns a snapshot of the admission, which may be stale by the time it is read.
-    pub fn info(&self) -> Reply<Result<AdmissionInfo, Refused>> {
+    pub fn status(&self) -> Reply<Result<Status, Refused>> {
         let limit = self.admission.limit;
         self.once(AdmissionAct::Look, move |answer| {
             let AdmissionAnswer::Seen(AdmissionSeen {
@@ -254,7 +260,7 @@ impl Admission {
             else {
                 return None;
             };
-            Some(AdmissionInfo { limit, admitted, reserved, waiting, closed })
+            Some(Status { limit, count: admitted, reserved, waiting, closed })
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::{AskError, Reason};
@@ -27,7 +28,7 @@ pub enum Effect {
 /// fn is_full(error: &LockError) -> bool {
 ///     matches!(error, LockError::Store(StoreError::Refused { refusal: Refusal::Full, .. }))
 /// }
-/// assert!(!is_full(&LockError::Busy));
+/// assert!(!is_full(&LockError::Closed));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -206,9 +207,14 @@ pub enum LockError {
     TimedOut {
         /// The time that the request has waited.
         waited: Duration,
+        /// The name of the lock. Never `None`.
+        key: Option<Arc<str>>,
     },
     /// The lock is held, and the request was not to wait.
-    Busy,
+    Busy {
+        /// The name of the lock. Never `None`.
+        key: Option<Arc<str>>,
+    },
     /// Other clients, which hold or wait for places, use another number of places.
     OtherPlaces {
         /// The number that they use.
@@ -222,8 +228,10 @@ pub enum LockError {
     Store(StoreError),
     /// Too few nodes of a [`Majority`](crate::Majority) granted it.
     NoMajority(Votes),
-    /// Waiting was refused.
-    Refused(Reason),
+    /// Waiting could never end: inside a turn that the answer waits for.
+    Deadlock,
+    /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
+    WouldBlock,
     /// The client has ended.
     Closed,
     /// The outcome was taken by an earlier poll.
@@ -233,10 +241,14 @@ pub enum LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LockError::TimedOut { waited } => {
-                write!(f, "the lock was not granted within {waited:.1?}")
+            LockError::TimedOut { waited, key } => {
+                let name = key.as_deref().unwrap_or_default();
+                write!(f, "the lock `{name}` was not granted within {waited:.1?}")
             }
-            LockError::Busy => f.write_str("the lock is held, or waited for"),
+            LockError::Busy { key } => {
+                let name = key.as_deref().unwrap_or_default();
+                write!(f, "the lock `{name}` is held, or waited for")
+            }
             LockError::OtherPlaces { places } => {
                 write!(f, "other clients use {places} places")
             }
@@ -244,7 +256,8 @@ impl fmt::Display for LockError {
             LockError::Name(error) => error.fmt(f),
             LockError::Store(error) => error.fmt(f),
             LockError::NoMajority(votes) => write!(f, "no majority: {votes}"),
-            LockError::Refused(reason) => reason.fmt(f),
+            LockError::Deadlock => f.write_str("the wait could never end"),
+            LockError::WouldBlock => Reason::WouldBlock.fmt(f),
             LockError::Closed => f.write_str("the client has ended"),
             LockError::Taken => f.write_str("the outcome was taken before"),
         }
@@ -268,7 +281,8 @@ impl From<NameError> for LockError {
 impl From<AskError> for LockError {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::Refused(reason, _) => LockError::Refused(reason),
+            AskError::Refused(Reason::Deadlock(_), _) => LockError::Deadlock,
+            AskError::Refused(Reason::WouldBlock, _) => LockError::WouldBlock,
             AskError::Taken => LockError::Taken,
             _ => LockError::Closed,
         }

@@ -43,7 +43,7 @@ use crate::time::{Moment, SHORTEST, after};
 /// let locks = Remote::in_memory().locks();
 /// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(6));
 /// let guard = locks.lock_within("raffle 633", limits).wait()?;
-/// assert!(guard.remaining() <= Duration::from_secs(6));
+/// assert!(guard.remaining() <= Some(Duration::from_secs(6)));
 ///
 /// let late = locks.lock_within("raffle 633", Limits::wait(Duration::from_millis(20))).wait();
 /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
@@ -77,20 +77,20 @@ impl Locks {
     /// Requests a lock, with no limit on the wait. A store that does not answer fails the request
     /// after the client's [patience](crate::RemoteBuilder::give_up_after). This call does not wait;
     /// the [`Acquire`] does.
-    pub fn lock(&self, name: &str) -> Acquire<Guard> {
+    pub fn lock(&self, name: impl AsRef<str>) -> Acquire<Guard> {
         self.lock_within(name, Limits::NONE)
     }
 
     /// Requests a lock that is free now and that no other request waits for: it overtakes no
     /// waiter. The answer comes from the store.
-    pub fn try_lock(&self, name: &str) -> Acquire<Guard> {
+    pub fn try_lock(&self, name: impl AsRef<str>) -> Acquire<Guard> {
         self.lock_within(name, Limits::wait(Duration::ZERO))
     }
 
     /// Requests a lock with limits on the wait and on the hold. A wait of zero is one attempt. A
     /// hold with a lease of its own is not renewed. [`Limits::refuse_early`] has no effect here.
-    pub fn lock_within(&self, name: &str, limits: impl Into<Limits>) -> Acquire<Guard> {
-        self.ask(name, None, limits.into())
+    pub fn lock_within(&self, name: impl AsRef<str>, limits: impl Into<Limits>) -> Acquire<Guard> {
+        self.ask(name.as_ref(), None, limits.into())
     }
 
     /// Requests a lock for an owner. It is granted at once, with the same fence, if the owner holds
@@ -99,8 +99,13 @@ impl Locks {
     ///
     /// The longest lease among those of its guards counts. While one of its guards has no lease of
     /// its own, the hold is renewed.
-    pub fn lock_as(&self, owner: &Owner, name: &str, limits: impl Into<Limits>) -> Acquire<Guard> {
-        self.ask(name, Some(owner), limits.into())
+    pub fn lock_as(
+        &self,
+        owner: &Owner,
+        name: impl AsRef<str>,
+        limits: impl Into<Limits>,
+    ) -> Acquire<Guard> {
+        self.ask(name.as_ref(), Some(owner), limits.into())
     }
 
     fn ask(&self, name: &str, owner: Option<&Owner>, limits: Limits) -> Acquire<Guard> {
@@ -121,16 +126,16 @@ impl Locks {
     /// Requests several locks: all of them or none. They are acquired one after the other in the
     /// order of their names, so two calls never deadlock; equal names count once. One deadline
     /// covers all, and leases begin when all are held.
-    pub fn lock_all<'a>(
+    pub fn lock_all(
         &self,
-        names: impl IntoIterator<Item = &'a str>,
+        names: impl IntoIterator<Item: AsRef<str>>,
         limits: impl Into<Limits>,
     ) -> Acquire<Vec<Guard>> {
         let wanted = Wanted::new(limits.into());
         if wanted.is_too_short() {
             return Acquire::over(Err(LockError::LeaseTooShort));
         }
-        let mut names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
+        let mut names: Vec<Arc<str>> = names.into_iter().map(|name| name.as_ref().into()).collect();
         names.sort_unstable();
         names.dedup();
         let keys = names.iter().map(|name| self.client.key("lock", name));
@@ -150,13 +155,13 @@ impl Locks {
 
     /// Takes a lock from its holder and grants it to the next request. The old holder is notified.
     /// Returns false if the lock is free.
-    pub fn force_release(&self, name: &str) -> Reply<Result<bool, LockError>> {
-        self.once(name, Step::Force { place: 1 }, |answer| answer == Answer::Forced(true))
+    pub fn force_release(&self, name: impl AsRef<str>) -> Reply<Result<bool, LockError>> {
+        self.once(name.as_ref(), Step::Force { place: 1 }, |answer| answer == Answer::Forced(true))
     }
 
     /// Returns a snapshot of the lock, which may be stale by the time it is read.
-    pub fn info(&self, name: &str) -> Reply<Result<LockInfo, LockError>> {
-        self.once(name, Step::Look, |answer| match answer {
+    pub fn info(&self, name: impl AsRef<str>) -> Reply<Result<LockInfo, LockError>> {
+        self.once(name.as_ref(), Step::Look, |answer| match answer {
             Answer::Seen { holders, fence, waiting } => {
                 let (holder, remaining) = holders
                     .first()
@@ -213,8 +218,8 @@ impl Wanted {
         self.lease.is_some_and(|lease| lease < SHORTEST)
     }
 
-    pub(crate) fn timed_out(&self) -> LockError {
-        LockError::TimedOut { waited: self.called.elapsed() }
+    pub(crate) fn timed_out(&self, name: Arc<str>) -> LockError {
+        LockError::TimedOut { waited: self.called.elapsed(), key: Some(name) }
     }
 }
 
@@ -241,7 +246,7 @@ pub(crate) async fn acquire(
                 return Ok(Guard::of(hold, request, renewed));
             }
             Ok(Answer::Queued { busy, .. }) => request.waits(busy),
-            Ok(Answer::Busy { .. }) => return Err(LockError::Busy),
+            Ok(Answer::Busy { .. }) => return Err(LockError::Busy { key: Some(name) }),
             Ok(Answer::Differs { places }) => return Err(LockError::OtherPlaces { places }),
             Ok(_) => return Err(LockError::Closed),
             // The error says what went wrong, even if the deadline has passed meanwhile.
@@ -253,7 +258,7 @@ pub(crate) async fn acquire(
             None => changed.await,
             Some(until) => {
                 if timeout_at(until, changed).await.is_err() {
-                    return Err(wanted.timed_out());
+                    return Err(wanted.timed_out(name));
                 }
             }
         }
@@ -369,9 +374,10 @@ impl Guard {
         self.hold().tenure.lost()
     }
 
-    /// The time that the hold lasts at least, unless it is forced or renewed.
-    pub fn remaining(&self) -> Duration {
-        self.hold().tenure.remaining()
+    /// The time that the hold lasts at least, unless it is forced or renewed. In process, a hold
+    /// may have no lease; each hold of a store has one, so this is never `None`.
+    pub fn remaining(&self) -> Option<Duration> {
+        Some(self.hold().tenure.remaining())
     }
 
     /// Starts the lease anew, for at least this time; the client no longer renews the hold for this

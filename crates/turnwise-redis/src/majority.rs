@@ -170,13 +170,13 @@ impl Majority {
     /// Requests a lock, with no limit on the wait. If no majority answers, the request fails after
     /// the client's [patience](MajorityBuilder::give_up_after). This call does not wait; the
     /// [`Acquire`] does.
-    pub fn lock(&self, name: &str) -> Acquire<MajorityGuard> {
+    pub fn lock(&self, name: impl AsRef<str>) -> Acquire<MajorityGuard> {
         self.lock_within(name, Limits::NONE)
     }
 
     /// Requests a lock with one attempt. [`LockError::Busy`] may also mean that several clients
     /// tried at once, and none had a majority.
-    pub fn try_lock(&self, name: &str) -> Acquire<MajorityGuard> {
+    pub fn try_lock(&self, name: impl AsRef<str>) -> Acquire<MajorityGuard> {
         self.lock_within(name, Limits::wait(Duration::ZERO))
     }
 
@@ -196,14 +196,19 @@ impl Majority {
     /// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(6));
     /// let guard = majority.lock_within("raffle 633", limits).wait()?;
     /// // Clocks may differ by a hundredth.
-    /// assert!(guard.remaining() < Duration::from_secs(6) * 99 / 100);
+    /// assert!(guard.remaining() < Some(Duration::from_secs(6) * 99 / 100));
     ///
     /// let wait = Limits::wait(Duration::from_millis(20));
     /// let late = majority.lock_within("raffle 633", wait).wait();
     /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lock_within(&self, name: &str, limits: impl Into<Limits>) -> Acquire<MajorityGuard> {
+    pub fn lock_within(
+        &self,
+        name: impl AsRef<str>,
+        limits: impl Into<Limits>,
+    ) -> Acquire<MajorityGuard> {
+        let name = name.as_ref();
         let wanted = Wanted::new(limits.into());
         let first = &self.shared.nodes[0].client;
         match first.key("majority", name) {
@@ -397,8 +402,10 @@ async fn acquire(
             patience = client.patience();
         }
         if wanted.immediate {
-            let error = if contended { LockError::Busy } else { LockError::NoMajority(counted) };
-            return Err(error);
+            return Err(match contended {
+                true => LockError::Busy { key: Some(name) },
+                false => LockError::NoMajority(counted),
+            });
         }
         let busy = all.iter().flatten().filter_map(|vote| match vote {
             Vote::No { busy } if !busy.is_zero() => Some(*busy),
@@ -412,7 +419,7 @@ async fn acquire(
         let end = wanted.until.unwrap_or(patience).min(patience);
         sleep_until(again.min(end)).await;
         if again >= end {
-            let over = wanted.timed_out();
+            let over = wanted.timed_out(name);
             return Err(if contended { over } else { LockError::NoMajority(counted) });
         }
         pause = (pause * 2).min(Duration::from_millis(160));
@@ -533,8 +540,9 @@ impl MajorityGuard {
     }
 
     /// The time that the hold lasts at least, if it is not renewed and clocks run at the same rate.
-    pub fn remaining(&self) -> Duration {
-        self.held().tenure.remaining()
+    /// Never `None`: as [`Guard::remaining`](crate::Guard::remaining).
+    pub fn remaining(&self) -> Option<Duration> {
+        Some(self.held().tenure.remaining())
     }
 
     /// Releases the lock on all nodes, and returns whether it was held until then. The answer comes

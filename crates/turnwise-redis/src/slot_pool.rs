@@ -11,12 +11,14 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use turnwise_locks::{Fence, Limits, SlotId};
 
 use crate::error::{LockError, ReleaseError};
 use crate::lock::Guard;
 use crate::slots::{Slots, SlotsError};
+use crate::tenure::Lost;
 
 /// Runs jobs in numbered places, among all programs that use the store: see
 /// [`Remote::slot_pool`](crate::Remote::slot_pool).
@@ -182,7 +184,7 @@ impl<T, E> SlotPool<T, E> {
         limits: impl Into<Limits>,
         job: impl FnOnce(&mut Slot<T>) -> R,
     ) -> Result<R, RunSlotError<R, E>> {
-        let guard = self.slots.take_within(limits).wait().map_err(SlotError::NotAcquired);
+        let guard = self.slots.acquire(limits).wait().map_err(SlotError::NotAcquired);
         let guard = guard.map_err(RunSlotError::NotStarted)?;
         let begun = guard.begin().wait().unwrap_or_else(|error| Err(error.into()));
         let mut slot = match self.start(guard, begun) {
@@ -211,7 +213,7 @@ impl<T, E> SlotPool<T, E> {
         limits: impl Into<Limits>,
         job: impl AsyncFnOnce(&mut Slot<T>) -> R,
     ) -> Result<R, RunSlotError<R, E>> {
-        let guard = self.slots.take_within(limits).await.map_err(SlotError::NotAcquired);
+        let guard = self.slots.acquire(limits).await.map_err(SlotError::NotAcquired);
         let guard = guard.map_err(RunSlotError::NotStarted)?;
         let begun = guard.begin().await.unwrap_or_else(|error| Err(error.into()));
         let mut slot = match self.start(guard, begun) {
@@ -313,6 +315,16 @@ impl<T> Slot<T> {
         self.guard.is_lost()
     }
 
+    /// Returns a future that completes when the place is lost: see [`Guard::lost`].
+    pub fn lost(&self) -> Lost {
+        self.guard.lost()
+    }
+
+    /// The time that the hold lasts at least: see [`Guard::remaining`].
+    pub fn remaining(&self) -> Option<Duration> {
+        self.guard.remaining()
+    }
+
     /// The guard of the place.
     pub fn guard(&self) -> &Guard {
         &self.guard
@@ -354,6 +366,29 @@ impl<T, E> fmt::Debug for SlotPoolBuilder<T, E> {
 impl<T> fmt::Debug for Slot<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl<R, E> RunSlotError<R, E> {
+    /// Drops the value of a job that has run: an error that can be shared whatever that is.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::convert::Infallible;
+    /// use turnwise_redis::slots::RunSlotError;
+    ///
+    /// let error: RunSlotError<u32, Infallible> = RunSlotError::Lost { value: 7 };
+    /// assert_eq!(error.without_value(), RunSlotError::Lost { value: () });
+    /// ```
+    pub fn without_value(self) -> RunSlotError<(), E> {
+        match self {
+            RunSlotError::NotStarted(error) => RunSlotError::NotStarted(error),
+            RunSlotError::Lost { .. } => RunSlotError::Lost { value: () },
+            RunSlotError::CleanUp { slot, error, .. } => {
+                RunSlotError::CleanUp { value: (), slot, error }
+            }
+            RunSlotError::Store { error, .. } => RunSlotError::Store { value: (), error },
+        }
     }
 }
 

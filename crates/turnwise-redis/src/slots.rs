@@ -1,7 +1,11 @@
 //! Numbered places, each held by one request at a time, for programs on several machines.
+//!
+//! [`Slots`] hands them out, and a [`SlotPool`] runs jobs in them. Here are their errors and what a
+//! look at them shows.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use turnwise::Reply;
 use turnwise_locks::Limits;
@@ -12,6 +16,7 @@ use crate::error::LockError;
 use crate::lock::{Guard, Wanted, acquire};
 use crate::name::NameError;
 use crate::requests::Request;
+pub use crate::slot_pool::{RunSlotError, Slot, SlotError, SlotPool, SlotPoolBuilder};
 use crate::step::{Answer, Step, Token};
 
 /// The maximum number of places of a pool: each step visits all.
@@ -54,16 +59,15 @@ impl std::error::Error for SlotsError {}
 ///
 /// # Examples
 /// ```
-/// use std::time::Duration;
 /// use turnwise_redis::{Limits, LockError, Remote};
 ///
 /// let boxes = Remote::in_memory().slots("boxes", 2)?;
-/// let (a, b) = (boxes.take().wait()?, boxes.take().wait()?);
+/// let (a, b) = (boxes.acquire(Limits::NONE).wait()?, boxes.acquire(Limits::NONE).wait()?);
 /// assert_eq!((a.place(), b.place()), (1, 2));
-/// let busy = boxes.take_within(Limits::wait(Duration::ZERO)).wait();
-/// assert_eq!(busy.unwrap_err(), LockError::Busy);
+/// let busy = boxes.try_acquire().wait();
+/// assert!(matches!(busy, Err(LockError::Busy { .. })));
 /// a.release().wait()?;
-/// assert_eq!(boxes.take().wait()?.place(), 1);
+/// assert_eq!(boxes.acquire(Limits::NONE).wait()?.place(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -99,13 +103,14 @@ impl Slots {
         Ok(Slots { client, key, name: name.into(), places })
     }
 
-    /// Requests a place, with no limit on the wait: see [`Locks::lock`](crate::Locks::lock).
-    pub fn take(&self) -> Acquire<Guard> {
-        self.take_within(Limits::NONE)
+    /// Requests a place that is free now and that no other request waits for: see
+    /// [`Locks::try_lock`](crate::Locks::try_lock).
+    pub fn try_acquire(&self) -> Acquire<Guard> {
+        self.acquire(Limits::wait(Duration::ZERO))
     }
 
     /// Requests a place with limits: see [`Locks::lock_within`](crate::Locks::lock_within).
-    pub fn take_within(&self, limits: impl Into<Limits>) -> Acquire<Guard> {
+    pub fn acquire(&self, limits: impl Into<Limits>) -> Acquire<Guard> {
         let wanted = Wanted::new(limits.into());
         if wanted.is_too_short() {
             return Acquire::over(Err(LockError::LeaseTooShort));

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use support::world::{World, builder, contract};
 use support::{Server, until};
-use turnwise_redis::admission::{Admission, AdmissionError, AdmissionInfo, Refused, Row};
+use turnwise_redis::admission::{Admission, AdmissionError, Refused, Row, Status};
 use turnwise_redis::step::{AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Op, Step};
 use turnwise_redis::{
     Called, Effect, Limits, MemoryStore, NameError, NoticeSink, Refusal, Remote, Store, StoreError,
 };
 
-fn info(admission: &Admission) -> AdmissionInfo {
-    admission.info().wait().unwrap().unwrap()
+fn status(admission: &Admission) -> Status {
+    admission.status().wait().unwrap().unwrap()
 }
 
 /// Returns all rows, by small pages.
@@ -64,8 +64,8 @@ contract! {
                 assert_eq!((&*row.applicant, &*row.row), (&*format!("a{n}"), format!("row {n}").as_bytes()));
             }
             assert!(rows.is_sorted_by(|a, b| a.fence < b.fence));
-            let info = info(&admissions[1]);
-            assert_eq!((info.limit, info.admitted, info.reserved, info.waiting), (limit, full, 0, 0));
+            let info = status(&admissions[1]);
+            assert_eq!((info.limit, info.count, info.reserved, info.waiting), (limit, full, 0, 0));
             assert_eq!(info.closed, full == limit);
         }
     }
@@ -85,8 +85,8 @@ contract! {
         assert_eq!(admissions[2].admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
         assert_eq!(admissions[2].reserve("ada").wait().unwrap_err(), Refused::Duplicate { place: 1 });
         assert_eq!(admissions[0].admit("bob", "").wait(), Err(Refused::Closed { limit: 50 }));
-        let info = info(&admissions[0]);
-        assert!((info.admitted, info.closed) == (1, true));
+        let info = status(&admissions[0]);
+        assert!((info.count, info.closed) == (1, true));
     }
 
     fn a_place_that_is_given_back_goes_to_the_first(world) {
@@ -103,7 +103,7 @@ contract! {
         for n in 0..3 {
             let name = format!("w{n}");
             wait.push(admissions[n % 3].admit(&name, name.clone()));
-            until("it waits", || info(&admissions[0]).waiting == n as u64 + 1);
+            until("it waits", || status(&admissions[0]).waiting == n as u64 + 1);
         }
         let again = admissions[2].reserve_within("w2", Limits::wait(Duration::ZERO)).wait();
         assert_eq!(again.unwrap_err(), Refused::Pending { place: None });
@@ -113,7 +113,7 @@ contract! {
         let admitted = wait.next().unwrap().wait().unwrap();
         assert_eq!(admitted.place, 2);
         assert!(admitted.fence > second);
-        assert_eq!(info(&admissions[0]).waiting, 2);
+        assert_eq!(status(&admissions[0]).waiting, 2);
         drop(ada);
         let admitted = wait.next().unwrap().wait().unwrap();
         assert_eq!(admitted.place, 1);
@@ -139,7 +139,7 @@ contract! {
         assert_eq!(other.admit("bob", "").wait(), Err(Refused::Closed { limit: 1 }));
         let rows = rows(&other);
         assert_eq!((rows.len(), &*rows[0].row), (1, &b"later"[..]));
-        until("nobody waits", || (info(&other).waiting, info(&other).reserved) == (0, 0));
+        until("nobody waits", || (status(&other).waiting, status(&other).reserved) == (0, 0));
     }
 
     fn a_reservation_that_is_over_is_not_confirmed(world) {
@@ -166,13 +166,13 @@ contract! {
             let asked: Vec<_> =
                 (0..4).map(|n| admissions[n % 2].reserve(&format!("w{round}.{n}"))).collect();
             if round % 2 == 0 {
-                until("they wait", || info(&admissions[0]).waiting > 0);
+                until("they wait", || status(&admissions[0]).waiting > 0);
             }
             drop(held);
             drop(asked);
             until("nothing remains", || {
-                let info = info(&admissions[0]);
-                (info.reserved, info.waiting, info.admitted) == (0, 0, 0)
+                let info = status(&admissions[0]);
+                (info.reserved, info.waiting, info.count) == (0, 0, 0)
             });
         }
         // A waiter without hope is dismissed.
@@ -185,7 +185,7 @@ contract! {
             other => panic!("{other:?}"),
         }
         assert!(began.elapsed() >= limit);
-        until("nobody waits", || info(&admissions[0]).waiting == 0);
+        until("nobody waits", || status(&admissions[0]).waiting == 0);
         drop(held);
     }
 
@@ -194,7 +194,7 @@ contract! {
         let admissions = admissions(&clients, "a", 1);
         let held = admissions[0].reserve("ada").wait().unwrap();
         let waits: Vec<_> = (0..6).map(|n| admissions[n % 3].admit(&format!("w{n}"), "")).collect();
-        until("they wait", || info(&admissions[0]).waiting == 6);
+        until("they wait", || status(&admissions[0]).waiting == 6);
         admissions[1].close().wait().unwrap().unwrap();
         for asked in waits {
             assert_eq!(asked.wait(), Err(Refused::Closed { limit: 1 }));
@@ -202,7 +202,7 @@ contract! {
         assert_eq!(admissions[2].reserve("bob").wait().unwrap_err(), Refused::Closed { limit: 1 });
         // A reserved place is kept.
         held.confirm("").wait().unwrap().unwrap();
-        assert_eq!(info(&admissions[2]).admitted, 1);
+        assert_eq!(status(&admissions[2]).count, 1);
     }
 
     /// Reservations that are confirmed, dropped and left to their leases, on all clients at once.
@@ -275,7 +275,7 @@ contract! {
         let held = held.wait().unwrap();
         assert!(held.remaining() > Duration::from_secs(1 << 30));
         assert_eq!(held.confirm(huge.clone()).wait().unwrap(), too_huge);
-        until("it is given back", || info(&admission).reserved == 0);
+        until("it is given back", || status(&admission).reserved == 0);
         // Any bytes are a row, and any text is an applicant.
         let odd = "o'd {}:q \r\n\u{0} r 1 2 3";
         admission.admit(odd, &huge[1..]).wait().unwrap();
@@ -287,9 +287,9 @@ contract! {
         let differs = Refused::OtherLimit { limit: 1_000_000_000 };
         assert_eq!(other.admit("bob", "").wait().unwrap_err(), differs);
         assert_eq!(other.reserve("bob").wait().unwrap_err(), differs);
-        assert_eq!(other.info().wait().unwrap().unwrap_err(), differs);
+        assert_eq!(other.status().wait().unwrap().unwrap_err(), differs);
         assert_eq!(other.close().wait().unwrap().unwrap_err(), differs);
-        assert!(!info(&admission).closed);
+        assert!(!status(&admission).closed);
     }
 }
 
@@ -302,7 +302,7 @@ fn a_server_that_is_gone_is_told() {
     let admissions = admissions(&[client().unwrap(), client().unwrap()], "a", 1);
     let held = admissions[0].reserve("ada").wait().unwrap();
     let waits = admissions[1].admit("bob", "");
-    until("it waits", || info(&admissions[0]).waiting == 1);
+    until("it waits", || status(&admissions[0]).waiting == 1);
     server.kill();
     let told = waits.wait();
     assert!(matches!(told, Err(Refused::Store(_))), "{told:?}");

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use support::board::{Add, Board};
 use support::{Server, until};
 use tokio::runtime::{Builder, Runtime};
+use turnwise::executor::Blocking;
+use turnwise::{Actor, ThreadPool};
 use turnwise_redis::step::{MailboxAct, MailboxStep, Op, Step};
 use turnwise_redis::{
     Called, Drains, Effect, Limits, LockError, Locks, MemoryStore, MessageError, NoticeSink,
@@ -29,6 +31,18 @@ fn runtime() -> Runtime {
 /// Clients of both kinds of stores.
 fn remotes(server: &Server) -> [Remote; 2] {
     [Remote::in_memory(), Remote::connect(&server.url()).unwrap()]
+}
+
+/// With the words of locks in process.
+#[test]
+fn a_worker_that_must_not_wait_is_told_so() {
+    let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build().unwrap();
+    let locks = Remote::in_memory().locks();
+    let held = locks.lock("a").wait().unwrap();
+    let worker = Actor::builder().executor(pool.handle()).spawn(locks).unwrap();
+    let told = worker.call(|locks| locks.lock_all(["a"], Limits::NONE).wait().map(drop));
+    assert_eq!(told.wait().unwrap(), Err(LockError::WouldBlock));
+    drop(held);
 }
 
 #[test]
@@ -105,7 +119,7 @@ fn what_is_dropped_is_told_before_the_next_attempt() {
         });
         let slots = remote.slots("s", 2).unwrap();
         for _ in 0..300 {
-            let take = || slots.take_within(Limits::wait(Duration::ZERO)).wait().unwrap();
+            let take = || slots.acquire(Limits::wait(Duration::ZERO)).wait().unwrap();
             drop((take(), take()));
         }
     }

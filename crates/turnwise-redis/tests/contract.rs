@@ -13,10 +13,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use support::world::{World, builder, contract};
 use support::{Dice, until};
+use turnwise_redis::slots::{RunSlotError, SlotError};
 use turnwise_redis::ticks::{Attendance, NotMine, Schedule};
 use turnwise_redis::{
-    Fenced, FencedError, Limits, LockError, NameError, Owner, ReleaseError, RunSlotError, Slot,
-    SlotError, SlotId, SlotPool,
+    Fenced, FencedError, Limits, LockError, NameError, Owner, ReleaseError, Slot, SlotId, SlotPool,
 };
 
 contract! {
@@ -81,21 +81,21 @@ contract! {
         let two = clients[0].slots("a", 2).unwrap();
         let four = clients[1].slots("a", 4).unwrap();
         let one = clients[1].slots("a", 1).unwrap();
-        let held = [two.take().wait().unwrap(), two.take().wait().unwrap()];
+        let held = [two.acquire(Limits::NONE).wait().unwrap(), two.acquire(Limits::NONE).wait().unwrap()];
         let told = LockError::OtherPlaces { places: 2 };
-        assert_eq!(four.take().wait().unwrap_err(), told);
-        assert_eq!(one.take_within(Limits::wait(Duration::ZERO)).wait().unwrap_err(), told);
+        assert_eq!(four.acquire(Limits::NONE).wait().unwrap_err(), told);
+        assert_eq!(one.acquire(Limits::wait(Duration::ZERO)).wait().unwrap_err(), told);
         assert_eq!(four.info().wait().unwrap().unwrap_err(), told);
         drop(held);
         until("nobody holds one", || two.info().wait().unwrap().unwrap().held.is_empty());
-        let places: Vec<_> = (0..4).map(|_| four.take().wait().unwrap()).collect();
+        let places: Vec<_> = (0..4).map(|_| four.acquire(Limits::NONE).wait().unwrap()).collect();
         let numbers: Vec<_> = places.iter().map(|guard| guard.place()).collect();
         assert_eq!(numbers, [1, 2, 3, 4]);
         let told = LockError::OtherPlaces { places: 4 };
-        assert_eq!(two.take().wait().unwrap_err(), told);
+        assert_eq!(two.acquire(Limits::NONE).wait().unwrap_err(), told);
         drop(places);
         until("nobody holds one", || four.info().wait().unwrap().unwrap().held.is_empty());
-        assert_eq!(one.take().wait().unwrap().place(), 1);
+        assert_eq!(one.acquire(Limits::NONE).wait().unwrap().place(), 1);
     }
 
     /// A job that does not end leaves a place that the next one cleans up first.
@@ -183,8 +183,8 @@ contract! {
         let info = slots.info().wait().unwrap().unwrap();
         assert_eq!((info.held.len(), &info.quarantined[..], info.free), (0, &[1][..], 1));
         assert_eq!(pool.run(Limits::NONE, |slot| slot.id().index()), Ok(1));
-        let held = slots.take().wait().unwrap();
-        assert_eq!(slots.take_within(Limits::wait(Duration::ZERO)).wait().unwrap_err(), LockError::Busy);
+        let held = slots.acquire(Limits::NONE).wait().unwrap();
+        assert!(matches!(slots.try_acquire().wait(), Err(LockError::Busy { .. })));
         // Repaired, and still dirty: the next job cleans it up first, or reports that it cannot.
         let repaired = slots.repair(1).wait().unwrap().unwrap();
         assert!(repaired || !world.is_sound());
@@ -211,11 +211,16 @@ contract! {
         let clients = world.clients(2);
         let guard = clients[0].locks().lock("a").wait().unwrap();
         let other = clients[1].locks();
-        assert_eq!(other.try_lock("a").wait().unwrap_err(), LockError::Busy);
+        // By any text, and the error says which.
+        let busy = other.try_lock(String::from("a")).wait().unwrap_err();
+        assert_eq!(busy, LockError::Busy { key: Some("a".into()) });
+        assert_eq!(busy.to_string(), "the lock `a` is held, or waited for");
         let limit = Duration::from_millis(400);
         let (began, late) = (Instant::now(), other.lock_within("a", Limits::wait(limit)).wait());
         match late {
-            Err(LockError::TimedOut { waited }) => assert!(waited >= limit),
+            Err(LockError::TimedOut { waited, key }) => {
+                assert!(waited >= limit && key.as_deref() == Some("a"));
+            }
             Err(LockError::Store(error)) if !world.is_sound() => assert!(error.is_transient()),
             other => panic!("{other:?}"),
         }
@@ -263,12 +268,12 @@ contract! {
                 break guard;
             }
         };
-        assert!(old.remaining() <= lease);
+        assert!(old.remaining() <= Some(lease));
         let file = Fenced::new("");
         let new = clients[1].locks().lock("a").wait().unwrap();
         assert!(new.fence() > old.fence());
         until("it learns of it", || old.is_lost());
-        assert_eq!(old.remaining(), Duration::ZERO);
+        assert_eq!(old.remaining(), Some(Duration::ZERO));
         file.with(new.fence(), |text| *text = "new").unwrap();
         let late = file.with(old.fence(), |text| *text = "old");
         assert_eq!(late, Err(FencedError::Stale { newest: new.fence() }));
@@ -406,7 +411,7 @@ contract! {
                 let (pool, inside) = (&pools[thread % 3], &inside);
                 scope.spawn(move || {
                     for _ in 0..10 {
-                        let guard = pool.take().wait().unwrap();
+                        let guard = pool.acquire(Limits::NONE).wait().unwrap();
                         let place = &inside[guard.place() as usize - 1];
                         assert_eq!(place.fetch_add(1, SeqCst), 0);
                         thread::yield_now();
@@ -417,12 +422,12 @@ contract! {
             }
         });
         until("all are free", || pools[0].info().wait().unwrap().unwrap().free == 3);
-        let held: Vec<_> = (0..3).map(|_| pools[0].take().wait().unwrap()).collect();
+        let held: Vec<_> = (0..3).map(|_| pools[0].acquire(Limits::NONE).wait().unwrap()).collect();
         let mut places: Vec<_> = held.iter().map(|guard| guard.place()).collect();
         places.sort_unstable();
         assert_eq!(places, [1, 2, 3]);
-        assert_eq!(pools[1].take_within(Limits::wait(Duration::ZERO)).wait().unwrap_err(), LockError::Busy);
-        let waits = pools[1].take();
+        assert!(matches!(pools[1].try_acquire().wait(), Err(LockError::Busy { .. })));
+        let waits = pools[1].acquire(Limits::NONE);
         until("it waits", || pools[0].info().wait().unwrap().unwrap().waiting == 1);
         assert!(pools[2].force_release(2).wait().unwrap().unwrap() || !world.is_sound());
         let next = waits.wait().unwrap();
@@ -448,7 +453,7 @@ contract! {
         assert!(client.ticks().job("a", Duration::ZERO).is_err());
         let huge = Limits::wait(Duration::MAX).lease(Duration::MAX);
         let guard = locks.lock_within("a {} \u{7} %", huge).wait().unwrap();
-        assert!(guard.remaining() > Duration::from_secs(1 << 30));
+        assert!(guard.remaining() > Some(Duration::from_secs(1 << 30)));
         let info = locks.info("a {} \u{7} %").wait().unwrap().unwrap();
         assert_eq!(info.fence, Some(guard.fence()));
     }

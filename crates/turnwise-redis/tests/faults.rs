@@ -114,7 +114,7 @@ fn a_holder_is_killed() {
     let server = Server::start();
     let (mut holder, fence) = Holder::start(&server);
     let locks = builder().connect(&server.url()).unwrap().locks();
-    assert_eq!(locks.try_lock("a").wait().unwrap_err(), LockError::Busy);
+    assert!(matches!(locks.try_lock("a").wait(), Err(LockError::Busy { .. })));
     holder.child.kill().unwrap();
     let began = Instant::now();
     let next = locks.lock("a").wait().unwrap();
@@ -385,7 +385,7 @@ fn fences_are_above_the_floor_of_a_client() {
     held.release().wait().unwrap();
     assert!(waits.wait().unwrap().fence() > fence);
     // A slot has a fence, too.
-    let slot = one.slots("s", 2).unwrap().take().wait().unwrap();
+    let slot = one.slots("s", 2).unwrap().acquire(Limits::NONE).wait().unwrap();
     assert!(slot.fence() > seen);
 }
 
@@ -514,7 +514,7 @@ fn guard_dropped_at_the_end_of_main_is_given_back() {
             assert_eq!((info.holder, info.waiting), (None, 0), "{how}, round {round}");
             assert_eq!(server.ask("HSTRLEN turnwise:{tick:a} t1"), ":0", "{how}, round {round}");
             let reserved =
-                remote.admission("a", 1).unwrap().info().wait().unwrap().unwrap().reserved;
+                remote.admission("a", 1).unwrap().status().wait().unwrap().unwrap().reserved;
             assert_eq!(reserved, 0, "{how}, round {round}");
         }
     }
@@ -593,11 +593,12 @@ fn slots_cost_the_same_for_few_and_for_many_places() {
         let remote = remote.unwrap();
         let slots = remote.slots("port", places).unwrap();
         // All but two are held, so the step has to find a free one.
-        let held: Vec<_> = (2..places).map(|_| slots.take().wait().unwrap()).collect();
-        slots.take().wait().unwrap().release().wait().unwrap();
+        let held: Vec<_> =
+            (2..places).map(|_| slots.acquire(Limits::NONE).wait().unwrap()).collect();
+        slots.acquire(Limits::NONE).wait().unwrap().release().wait().unwrap();
         let before = commands(&server);
         for _ in 0..10 {
-            slots.take().wait().unwrap().release().wait().unwrap();
+            slots.acquire(Limits::NONE).wait().unwrap().release().wait().unwrap();
         }
         let cost = commands(&server) - before;
         drop(held);
@@ -618,7 +619,7 @@ fn admissions_are_deleted_by_their_keys() {
     let reservation = admission.reserve("bob").wait().unwrap();
     let waiting = admission.admit("eve", "row");
     let waiting = thread::spawn(move || waiting.wait());
-    until("she waits", || admission.info().wait().unwrap().unwrap().waiting == 1);
+    until("she waits", || admission.status().wait().unwrap().unwrap().waiting == 1);
     let key = "turnwise:{admission:a}";
     let all: Vec<_> =
         ["", ":e", ":q", ":u", ":b", ":w", ":d"].map(|part| format!("{key}{part}")).into();

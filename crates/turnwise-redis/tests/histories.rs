@@ -218,7 +218,7 @@ fn uses(remote: &Remote, user: u64) {
 fn takes(remote: &Remote, window: u64, call: &str, dice: &mut Dice) {
     let slots = remote.slots(&window.to_string(), PLACES).unwrap();
     says(&format!("{call} {window} take - at {}", now()));
-    let guard = match slots.take_within(Limits::wait(Duration::from_millis(200))).wait() {
+    let guard = match slots.acquire(Limits::wait(Duration::from_millis(200))).wait() {
         Ok(guard) => guard,
         Err(LockError::TimedOut { .. } | LockError::Store(_)) => return,
         Err(error) => panic!("{error:?}"),

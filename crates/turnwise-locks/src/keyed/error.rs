@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use turnwise::{AskError, Cycle, Reason, StopCause};
 
+use crate::lock::Named;
+
 /// Why a run has no plain value. The closure's own error is inside its value: nothing is cast, and
 /// no outcome stands for another.
 #[derive(Clone, PartialEq, Eq)]
@@ -50,6 +52,9 @@ pub enum Cut {
 }
 
 /// Why a run was not started.
+///
+/// Of a registry whose keys have [names](crate::KeyedBuilder::names), it has the name of the key,
+/// and says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotStarted {
@@ -57,18 +62,28 @@ pub enum NotStarted {
     TimedOut {
         /// So long it has waited.
         waited: Duration,
+        /// The name of the key.
+        key: Option<Arc<str>>,
     },
     /// Its turn was not to be expected in time, so it took no place
     /// ([`Limits::refuse_early`](crate::Limits::refuse_early)).
     Expected {
         /// So long it would have waited, by what is known of the key.
         wait: Duration,
+        /// The name of the key.
+        key: Option<Arc<str>>,
     },
     /// Something of this key runs or waits, and it was not to wait.
-    Busy,
+    Busy {
+        /// The name of the key.
+        key: Option<Arc<str>>,
+    },
     /// As many runs of this key wait as may
     /// ([`KeyedBuilder::capacity`](crate::KeyedBuilder::capacity)).
-    Full,
+    Full {
+        /// The name of the key.
+        key: Option<Arc<str>>,
+    },
     /// The registry was shut down.
     Closed,
     /// Waiting could never end: what holds the key waits for the turn that this thread is inside
@@ -111,6 +126,24 @@ impl<R> RunError<R> {
     }
 }
 
+impl NotStarted {
+    /// The error, with the name of the key that it is about, if it has none yet.
+    pub(crate) fn about(mut self, name: impl FnOnce() -> Option<Arc<str>>) -> Self {
+        match &mut self {
+            NotStarted::TimedOut { key, .. }
+            | NotStarted::Expected { key, .. }
+            | NotStarted::Busy { key }
+            | NotStarted::Full { key }
+                if key.is_none() =>
+            {
+                *key = name();
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
 impl From<Reason> for NotStarted {
     fn from(reason: Reason) -> Self {
         match reason {
@@ -146,10 +179,22 @@ impl<R> From<NotStarted> for RunError<R> {
 impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotStarted::TimedOut { waited } => write!(f, "its turn did not come in {waited:?}"),
-            NotStarted::Expected { wait } => write!(f, "its turn is to be expected in {wait:?}"),
-            NotStarted::Busy => f.write_str("the key is busy"),
-            NotStarted::Full => f.write_str("as many runs of the key wait as may"),
+            NotStarted::TimedOut { waited, key: None } => {
+                write!(f, "its turn did not come in {waited:?}")
+            }
+            NotStarted::TimedOut { waited, key } => {
+                write!(f, "the turn of{} did not come in {waited:?}", Named(key))
+            }
+            NotStarted::Expected { wait, key: None } => {
+                write!(f, "its turn is to be expected in {wait:?}")
+            }
+            NotStarted::Expected { wait, key } => {
+                write!(f, "the turn of{} is to be expected in {wait:?}", Named(key))
+            }
+            NotStarted::Busy { key } => write!(f, "the key{} is busy", Named(key)),
+            NotStarted::Full { key } => {
+                write!(f, "as many runs of the key{} wait as may", Named(key))
+            }
             NotStarted::Closed => f.write_str("the registry was shut down"),
             NotStarted::Deadlock(cycle) => cycle.fmt(f),
             NotStarted::WouldBlock => Reason::WouldBlock.fmt(f),

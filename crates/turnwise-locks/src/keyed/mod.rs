@@ -26,6 +26,7 @@ use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
 use crate::registry::{
     AsKey, Entry, Fate, Found, Guard, Kind, Look, Make, More, Named, Own, Pin, Registry, Slot, Why,
+    name_of,
 };
 use crate::table::Entry as _;
 use crate::user_code::{ignore, owning};
@@ -308,7 +309,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     }
 
     /// A key by a borrowed form of it, `&str` of a `String`: it is cloned if it does not live, and
-    /// else not. What is held, or runs, is what a call of the [`EntryRef`] says.
+    /// else not. Nothing runs before a call of the [`EntryRef`].
     ///
     /// # Examples
     /// ```
@@ -514,7 +515,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         if registry.elsewhere {
             ignore(|| drop(key));
             registry.count_refused();
-            let why = if registry.is_closed() { NotStarted::Closed } else { NotStarted::Busy };
+            let why = match registry.is_closed() {
+                true => NotStarted::Closed,
+                false => NotStarted::Busy { key: None },
+            };
             return Err(why);
         }
         let look = |_: &mut F| owning(key, |key| registry.look(key));
@@ -710,7 +714,7 @@ where
     let turn = move |slot: &mut Slot<K, S>| perform_taken(taken, guard, slot, terms);
     // One that has entered since it was found idle is not waited for: this may be inside a turn
     // that it waits for. Nor is an executor.
-    actor.try_with(turn).map_err(|error| not_here(error.into_reason()))
+    actor.try_with(turn).map_err(|error| not_here(error.into_reason()).about(|| name_of(&actor)))
 }
 
 /// A turn whose closure stays with the caller until then.
@@ -743,7 +747,7 @@ fn not_started(error: AskError) -> NotStarted {
 /// Why a mailbox has not run a closure now.
 fn not_here(reason: Reason) -> NotStarted {
     match reason {
-        Reason::Busy | Reason::Deadlock(_) | Reason::HasExecutor => NotStarted::Busy,
+        Reason::Busy | Reason::Deadlock(_) | Reason::HasExecutor => NotStarted::Busy { key: None },
         reason => reason.into(),
     }
 }
@@ -1177,7 +1181,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// orders.run("ada", |()| {
     ///     let first = orders.start("ada", Limits::NONE, |()| ());
     ///     let second = orders.start("ada", Limits::NONE, |()| ()).wait();
-    ///     assert_eq!(second, Err(RunError::NotStarted(NotStarted::Full)));
+    ///     assert_eq!(second, Err(RunError::NotStarted(NotStarted::Full { key: None })));
     ///     assert!(orders.run("bob", |()| ()).is_ok());
     ///     drop(first);
     /// })?;
@@ -1204,8 +1208,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         KeyedBuilder { more: More { counts: counted, ..self.more }, ..self }
     }
 
-    /// Gives keys names, by which errors and events call them: a [`NotStarted::Deadlock`] says
-    /// which keys wait for each other. Without this, it says their types.
+    /// Gives keys names, by which errors and events call them: a [`NotStarted`] has the name of its
+    /// key, and one of a deadlock says which keys wait for each other. Without this, that says
+    /// their types.
     ///
     /// The function is called once for each key that comes into use, outside of all locks.
     ///

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use turnwise::{AbortHandle, Actor, AskError, Cycle, Limit, Reason, Reply, WaitEr
 use super::error::{NotStarted, RunError};
 use super::turn::{Ended, as_try};
 use crate::limits::{Terms, Wait};
-use crate::registry::{Registry, Slot, Time};
+use crate::registry::{Registry, Slot, Time, name_of};
 use crate::user_code::owning;
 
 /// A run that has its place among those of its key ([`Keyed::start`](crate::Keyed::start),
@@ -42,12 +43,30 @@ pub(super) struct Open<R> {
     wait: Option<Wait>,
     is_try: bool,
     time: Time,
-    /// The circle that a wait would close, if this thread is inside a turn of the key.
-    inside: Box<dyn Fn() -> Option<Cycle> + Send + Sync>,
+    /// That of its key.
+    mailbox: Box<dyn Mailbox>,
     /// Until its limit; made by the first poll that is pending.
     sleep: Option<Box<Sleep>>,
     /// Of an async closure.
     abort: Option<AbortHandle>,
+}
+
+/// The mailbox of a key, whatever its type.
+trait Mailbox: Send + Sync {
+    /// The circle that a wait would close, if this thread is inside a turn of the key.
+    fn own_circle(&self) -> Option<Cycle>;
+    /// The name of the key.
+    fn name(&self) -> Option<Arc<str>>;
+}
+
+impl<K: Send + Sync + 'static, S: Send + 'static> Mailbox for Actor<Slot<K, S>> {
+    fn own_circle(&self) -> Option<Cycle> {
+        own_circle(self)
+    }
+
+    fn name(&self) -> Option<Arc<str>> {
+        name_of(self)
+    }
 }
 
 /// The circle that a wait would close, if this thread is inside a turn of this actor. A wait that
@@ -64,8 +83,12 @@ where
 }
 
 /// Why a run that leaves its place to others has none: as many wait as may.
-pub(super) fn full<K, S>(_: &Actor<Slot<K, S>>) -> NotStarted {
-    NotStarted::Full
+pub(super) fn full<K, S>(actor: &Actor<Slot<K, S>>) -> NotStarted
+where
+    K: Send + Sync + 'static,
+    S: Send + 'static,
+{
+    NotStarted::Full { key: name_of(actor) }
 }
 
 /// Why a run that would be waited for has no place: inside a turn that the key waits for, it would
@@ -75,7 +98,7 @@ where
     K: Send + Sync + 'static,
     S: Send + 'static,
 {
-    own_circle(actor).map_or(NotStarted::Full, NotStarted::Deadlock)
+    own_circle(actor).map_or_else(|| full(actor), NotStarted::Deadlock)
 }
 
 impl<R> Open<R> {
@@ -89,13 +112,12 @@ impl<R> Open<R> {
         K: Send + Sync + 'static,
         S: Send + 'static,
     {
-        let inside = Box::new(move || own_circle(&actor));
         Open {
             reply,
             wait: terms.wait,
             is_try: terms.is_try,
             time,
-            inside,
+            mailbox: Box::new(actor),
             sleep: None,
             abort: None,
         }
@@ -107,7 +129,7 @@ impl<R> Open<R> {
 
     /// The circle that a wait for it would close, by this thread alone.
     fn closes(&self) -> Option<Cycle> {
-        if self.reply.is_ready() { None } else { (self.inside)() }
+        if self.reply.is_ready() { None } else { self.mailbox.own_circle() }
     }
 
     fn left(&self) -> Limit {
@@ -126,8 +148,8 @@ impl<R> Open<R> {
             };
         }
         let (this, left) = owning(self, |this| this.left());
-        let Open { reply, wait, time, .. } = this;
-        match reply.within(left) {
+        let Open { reply, wait, time, mailbox, .. } = this;
+        let ended = match reply.within(left) {
             Ok(ended) => ended,
             Err(WaitError::Ask(error)) => Ended::Not(error.into()),
             Err(WaitError::Cancelled(_)) => {
@@ -137,7 +159,8 @@ impl<R> Open<R> {
             // It has begun: it has no limit any more.
             Err(WaitError::TimedOut(reply)) => awaited(reply),
             Err(_) => unreachable!("a wait ends in one of three ways"),
-        }
+        };
+        ended.about(|| mailbox.name())
     }
 
     /// It cannot be waited for. What was cancelled certainly never runs, so it is cancelled before
@@ -151,20 +174,21 @@ impl<R> Open<R> {
 
     /// Takes it back, if it has not begun.
     fn cancel(self) -> Result<(), Self> {
-        let Open { reply, wait, is_try, time, inside, sleep, abort } = self;
-        let open = |reply| Open { reply, wait, is_try, time, inside, sleep, abort };
+        let Open { reply, wait, is_try, time, mailbox, sleep, abort } = self;
+        let open = |reply| Open { reply, wait, is_try, time, mailbox, sleep, abort };
         reply.cancel().map_err(open)
     }
 
-    /// Gives it up if its limit is over: how long it has waited then. One that has begun has no
-    /// limit any more.
-    fn give_up(self) -> Result<Duration, Self> {
+    /// Gives it up if its limit is over. One that has begun has no limit any more.
+    fn give_up(self) -> Result<Ended<R>, Self> {
         let late = |this: &mut Self| this.wait.and_then(|wait| wait.over(this.now()));
         let (this, waited) = owning(self, late);
         let Some(waited) = waited else {
             return Err(this);
         };
-        this.cancel().map(|()| waited).map_err(|mut open| {
+        let key = this.mailbox.name();
+        let late = |()| Ended::late(waited).about(|| key);
+        this.cancel().map(late).map_err(|mut open| {
             open.wait = None;
             open.sleep = None;
             open
@@ -216,7 +240,8 @@ impl<R> Run<R> {
         S: Send + 'static,
     {
         if reply.is_ready() {
-            let outcome = reply.wait().map_or_else(|error| Err(error.into()), Ended::outcome);
+            let outcome = |ended: Ended<R>| ended.about(|| name_of(&actor)).outcome();
+            let outcome = reply.wait().map_or_else(|error| Err(error.into()), outcome);
             return Run::over(as_try(terms.is_try, outcome));
         }
         Run { inner: Inner::Open(Open::new(reply, actor, terms, registry.time())) }
@@ -339,9 +364,7 @@ impl<R> Future for Run<R> {
         loop {
             if !open.reply.is_ready() {
                 open = match open.give_up() {
-                    Ok(waited) => {
-                        return Poll::Ready(as_try(is_try, Ended::late(waited).outcome()));
-                    }
+                    Ok(late) => return Poll::Ready(as_try(is_try, late.outcome())),
                     Err(open) => open,
                 };
             }
@@ -355,7 +378,10 @@ impl<R> Future for Run<R> {
                     return Poll::Ready(open.refused(cycle));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                Poll::Ready(Ok(ended)) => return Poll::Ready(as_try(is_try, ended.outcome())),
+                Poll::Ready(Ok(ended)) => {
+                    let ended = ended.about(|| open.mailbox.name());
+                    return Poll::Ready(as_try(is_try, ended.outcome()));
+                }
             }
             let (looked, late) = owning(open, |open| open.is_late(cx));
             open = looked;

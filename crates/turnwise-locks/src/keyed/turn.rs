@@ -26,7 +26,17 @@ pub(super) enum Ended<R> {
 
 impl<R> Ended<R> {
     pub(super) fn late(waited: Duration) -> Self {
-        Ended::Not(RunError::NotStarted(NotStarted::TimedOut { waited }))
+        Ended::Not(RunError::NotStarted(NotStarted::TimedOut { waited, key: None }))
+    }
+
+    /// The outcome, with the name of the key that it is about.
+    pub(super) fn about(self, name: impl FnOnce() -> Option<Arc<str>>) -> Self {
+        match self {
+            Ended::Not(RunError::NotStarted(why)) => {
+                Ended::Not(RunError::NotStarted(why.about(name)))
+            }
+            ended => ended,
+        }
     }
 
     /// The outcome, as it is counted.
@@ -66,8 +76,8 @@ impl<R> Ended<R> {
 /// The outcome of a call. One that does not wait has found its key busy if its time is over.
 pub(super) fn as_try<R>(is_try: bool, outcome: Result<R, RunError<R>>) -> Result<R, RunError<R>> {
     match outcome {
-        Err(RunError::NotStarted(NotStarted::TimedOut { .. })) if is_try => {
-            Err(NotStarted::Busy.into())
+        Err(RunError::NotStarted(NotStarted::TimedOut { key, .. })) if is_try => {
+            Err(NotStarted::Busy { key }.into())
         }
         outcome => outcome,
     }

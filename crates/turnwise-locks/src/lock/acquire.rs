@@ -53,7 +53,9 @@ mod sealed {
             match error {
                 LockError::Closed => Closed,
                 LockError::Taken => panic!("`Acquire` polled after completion"),
-                LockError::Deadlock => panic!("a lock was polled inside one of its own wakers"),
+                LockError::Deadlock { .. } => {
+                    panic!("a lock was polled inside one of its own wakers")
+                }
                 error => unreachable!("without limits: {error}"),
             }
         }
@@ -86,6 +88,8 @@ pub struct Acquire<K: Send + Sync + 'static, G, E = LockError> {
     /// Its limit, if it has one.
     limit: Option<Wait>,
     sleep: Option<Sleep>,
+    /// The name of its key, for an error.
+    key: Option<Arc<str>>,
     guard: PhantomData<fn() -> Result<G, E>>,
 }
 
@@ -132,7 +136,21 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     }
 
     fn over(stage: Stage<K>) -> Self {
-        Acquire { place: None, stage, number: 0, limit: None, sleep: None, guard: PhantomData }
+        Acquire {
+            place: None,
+            stage,
+            number: 0,
+            limit: None,
+            sleep: None,
+            key: None,
+            guard: PhantomData,
+        }
+    }
+
+    /// An error of it says this name of its key.
+    pub(super) fn named(mut self, key: Option<Arc<str>>) -> Self {
+        self.key = key;
+        self
     }
 
     /// Takes a place in the queue, or the lock.
@@ -151,8 +169,15 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
             known: place.known(),
         };
         let stage = enter(&place, ask);
-        let limit = terms.wait;
-        Acquire { place: Some(place), stage, number, limit, sleep: None, guard: PhantomData }
+        Acquire {
+            place: Some(place),
+            stage,
+            number,
+            limit: terms.wait,
+            sleep: None,
+            key: None,
+            guard: PhantomData,
+        }
     }
 
     /// Is it over: does it hold the lock, or never will? Wait-free.
@@ -178,7 +203,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
                 if let Some(place) = self.place.take() {
                     place.end(Core::give_up);
                 }
-                Stage::Over(Err(LockError::TimedOut { waited }))
+                Stage::Over(Err(LockError::TimedOut { waited, key: None }))
             }
             Err(reply) => match reply.wait() {
                 Ok(outcome) => Stage::Over(outcome),
@@ -287,7 +312,8 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
 
     fn finish(&mut self, outcome: Outcome<K>) -> Result<G, LockError> {
         let place = self.place.take();
-        match (outcome?, place) {
+        let granted = outcome.map_err(|error| error.about(self.key.take()))?;
+        match (granted, place) {
             (Granted::Lent(permit), _) => Ok(G::of(Held::fast(permit))),
             (Granted::Hold(grant), Some(place)) => Ok(G::of(Held::fat(place, grant))),
             (Granted::Hold(_), None) => unreachable!("what is granted has a place"),

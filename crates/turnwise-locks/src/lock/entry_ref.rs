@@ -99,7 +99,7 @@ where
     Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
 {
     /// As [`Semaphores::acquire`].
-    pub fn acquire(self) -> Acquire<K, KeyPermit<K>> {
+    pub fn acquire(self) -> Acquire<K, KeyPermit<K>, Closed> {
         self.all.acquire_of(self.key, 1, Limits::NONE)
     }
 

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::{AskError, Reason};
@@ -9,6 +10,9 @@ use turnwise::{AskError, Reason};
 use super::fence::Fence;
 
 /// Why a lock was not acquired: it is certainly not held, and never will be by this call.
+///
+/// Of locks whose keys have [names](crate::LocksBuilder#method.names), the error has the name of
+/// the key, and says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockError {
@@ -16,17 +20,27 @@ pub enum LockError {
     TimedOut {
         /// So long it has waited.
         waited: Duration,
+        /// The name of the key.
+        key: Option<Arc<str>>,
     },
     /// It would not come in time, as far as is known: see
     /// [`Limits::refuse_early`](crate::Limits::refuse_early).
     Expected {
         /// So long it would take.
         wait: Duration,
+        /// The name of the key.
+        key: Option<Arc<str>>,
     },
     /// Somebody holds it, or waits for it, and it was not to wait.
-    Busy,
+    Busy {
+        /// The name of the key.
+        key: Option<Arc<str>>,
+    },
     /// The owner would wait for itself: it holds as a reader, and asked for a writer's hold.
-    Deadlock,
+    Deadlock {
+        /// The name of the key.
+        key: Option<Arc<str>>,
+    },
     /// It was closed.
     Closed,
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
@@ -40,10 +54,24 @@ pub enum LockError {
     Taken,
 }
 
+impl LockError {
+    /// The error, with the name of the key that it is about.
+    pub(super) fn about(mut self, name: Option<Arc<str>>) -> Self {
+        match &mut self {
+            LockError::TimedOut { key, .. }
+            | LockError::Expected { key, .. }
+            | LockError::Busy { key }
+            | LockError::Deadlock { key } => *key = name,
+            _ => {}
+        }
+        self
+    }
+}
+
 impl From<Reason> for LockError {
     fn from(reason: Reason) -> Self {
         match reason {
-            Reason::Deadlock(_) => LockError::Deadlock,
+            Reason::Deadlock(_) => LockError::Deadlock { key: None },
             Reason::WouldBlock => LockError::WouldBlock,
             _ => LockError::Closed,
         }
@@ -64,10 +92,17 @@ impl From<AskError> for LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LockError::TimedOut { waited } => write!(f, "the lock was not free in {waited:?}"),
-            LockError::Expected { wait } => write!(f, "the lock is expected in {wait:?}, too late"),
-            LockError::Busy => f.write_str("the lock is held, or waited for"),
-            LockError::Deadlock => f.write_str("an owner would wait for itself"),
+            LockError::TimedOut { waited, key } => {
+                write!(f, "the lock{} was not free in {waited:?}", Named(key))
+            }
+            LockError::Expected { wait, key } => {
+                write!(f, "the lock{} is expected in {wait:?}, too late", Named(key))
+            }
+            LockError::Busy { key } => write!(f, "the lock{} is held, or waited for", Named(key)),
+            LockError::Deadlock { key: None } => f.write_str("an owner would wait for itself"),
+            LockError::Deadlock { key } => {
+                write!(f, "an owner of the lock{} would wait for itself", Named(key))
+            }
             LockError::Closed => f.write_str("the lock was closed"),
             LockError::WouldBlock => Reason::WouldBlock.fmt(f),
             LockError::TooMany { permits } => write!(f, "there are {permits} permits in all"),
@@ -77,6 +112,18 @@ impl fmt::Display for LockError {
 }
 
 impl Error for LockError {}
+
+/// The name of a key in a sentence, after the word that it names.
+pub(crate) struct Named<'a>(pub(crate) &'a Option<Arc<str>>);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, " `{name}`"),
+            None => Ok(()),
+        }
+    }
+}
 
 /// No more requests are taken: the only error of a request without limits that is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,11 +15,12 @@ use super::acquire::{Acquire, Wanted};
 use super::error::LockError;
 use super::fence::Fence;
 use super::guard::Thin;
-use super::place::{LockSet, Place};
+use super::place::{LockSet, NameOf, Place};
 use super::turns::{Common, Core};
 use crate::keyed::NotStarted;
 use crate::limits::Limits;
-use crate::registry::{AsKey, Entered, HoldRequest, Kind, Make, Pin, Registry, Slot};
+use crate::registry::{AsKey, Entered, HoldRequest, Kind, Make, Own, Pin, Registry, Slot};
+use crate::user_code::owning;
 
 /// One who may hold the same lock several times: its own requests do not wait for each other.
 ///
@@ -104,10 +105,28 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     pub(super) fn new(capacity: u64, timing: Timing) -> Self {
         let make = Make::Plain(Box::new(move || Core::new(capacity)));
         let registry = Registry::new(make, None, None, false);
-        Keys { set: Arc::new(LockSet { registry, common: Common::new(timing.timers), capacity }) }
+        let (common, names) = (Common::new(timing.timers), None);
+        Keys { set: Arc::new(LockSet { registry, common, capacity, names }) }
     }
 
     pub(super) fn acquire<A, G, E>(
+        &self,
+        key: A,
+        owner: Option<&Owner>,
+        weight: u64,
+        limits: Limits,
+    ) -> Acquire<K, G, E>
+    where
+        A: AsKey<K>,
+    {
+        let Some(name) = &self.set.names else {
+            return self.acquire_unnamed(key, owner, weight, limits);
+        };
+        let (key, name) = owning(Own(key.own()), |Own(key)| Arc::from(name(key)));
+        self.acquire_unnamed(key, owner, weight, limits).named(Some(name))
+    }
+
+    fn acquire_unnamed<A, G, E>(
         &self,
         key: A,
         owner: Option<&Owner>,
@@ -209,12 +228,20 @@ fn info_of<K: Send + Sync + 'static>(core: &mut Core<K>, common: &Arc<Common>) -
 
 fn refused(why: &NotStarted) -> LockError {
     match why {
-        NotStarted::Busy => LockError::Busy,
+        NotStarted::Busy { .. } => LockError::Busy { key: None },
         _ => LockError::Closed,
     }
 }
 
 impl<K: Send + Sync + 'static> Keys<K> {
+    /// Gives keys names, before there is a clone of these locks.
+    pub(super) fn set_names(&mut self, names: NameOf<K>) {
+        match Arc::get_mut(&mut self.set) {
+            Some(set) => set.names = Some(names),
+            None => unreachable!("they were made just now"),
+        }
+    }
+
     pub(super) fn now(&self) -> Duration {
         self.set.common.now()
     }
@@ -272,6 +299,20 @@ impl<L> LocksBuilder<L> {
         self
     }
 
+    /// What it makes, changed.
+    pub(super) fn then(self, change: impl FnOnce(&mut L) + Send + Sync + 'static) -> Self
+    where
+        L: 'static,
+    {
+        let LocksBuilder { timing, make } = self;
+        let make = Box::new(move |timing| {
+            let mut locks = make(timing);
+            change(&mut locks);
+            locks
+        });
+        LocksBuilder { timing, make }
+    }
+
     /// Makes them.
     pub fn build(self) -> L {
         (self.make)(self.timing)
@@ -309,6 +350,25 @@ macro_rules! by_key {
         $crate::lock::keys::by_key!($name);
     };
     ($name:ident) => {
+        impl<K: Send + Sync + 'static> $crate::lock::keys::LocksBuilder<$name<K>> {
+            /// Gives keys names, which errors have and say. Called in each request, which clones
+            /// a [borrowed](crate::EntryRef) key for it; outside of all locks.
+            ///
+            /// # Examples
+            /// ```
+            /// use turnwise_locks::Locks;
+            ///
+            /// let orders = Locks::builder().names(|order: &u32| format!("order {order}")).build();
+            /// let guard = orders.lock(7).wait()?;
+            /// let busy = orders.try_lock(7).unwrap_err();
+            /// assert_eq!(busy.to_string(), "the lock `order 7` is held, or waited for");
+            /// # Ok::<(), turnwise_locks::LockError>(())
+            /// ```
+            pub fn names(self, name: impl Fn(&K) -> String + Send + Sync + 'static) -> Self {
+                self.then(|locks| locks.keys.set_names(Box::new(name)))
+            }
+        }
+
         impl<K: Send + Sync + 'static> $name<K> {
             /// How many keys are used. Stale on return.
             pub fn len(&self) -> usize {
@@ -334,8 +394,8 @@ macro_rules! by_key {
             }
 
             /// A key by a borrowed form of it, `&str` of a `String`: it is cloned if it is not
-            /// used, and else not. What is asked for is what a call of the
-            /// [`EntryRef`](crate::EntryRef) says.
+            /// used, and else not. Nothing is asked for before a call of the
+            /// [`EntryRef`](crate::EntryRef).
             pub fn entry_ref<'a, Q>(
                 &'a self,
                 key: &'a Q,

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use turnwise::time::Timers;
 use turnwise::{Clock, Limit, Promise, Reply, WaitError, promise_on};
 
-use super::error::LockError;
+use super::error::{Closed, LockError};
 use crate::sync::Mutex;
 
 /// A count that goes down: all who wait go on when it is zero.
@@ -148,6 +148,9 @@ impl Count {
 }
 
 /// A latch that is waited for: [`Latch::opened`].
+///
+/// Awaited, it fails if every latch is gone, as none can count down then; and it panics if it is
+/// polled after completion.
 #[must_use = "a latch that is not waited for was not worth the call"]
 pub struct Opening {
     reply: Option<Reply<()>>,
@@ -182,15 +185,16 @@ impl Opening {
 }
 
 impl Future for Opening {
-    type Output = Result<(), LockError>;
+    type Output = Result<(), Closed>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(reply) = &mut self.reply else { return Poll::Ready(Err(LockError::Taken)) };
+        let Some(reply) = &mut self.reply else { panic!("`Opening` polled after completion") };
         let polled = Pin::new(reply).poll(cx);
         if polled.is_ready() {
             self.reply = None;
         }
-        polled.map_err(LockError::from)
+        // A promise is refused to no task: it is kept, or gone.
+        polled.map_err(|_| Closed)
     }
 }
 

@@ -28,6 +28,7 @@ use std::hash::Hash;
 
 pub use acquire::Acquire;
 pub use all::{AcquireAll, MultiGuard};
+pub(crate) use error::Named;
 pub use error::{Closed, LockError, LostError};
 pub use fence::{Fence, Fenced, FencedError};
 pub(crate) use hold_state::HoldState;
@@ -71,7 +72,7 @@ guard! {
 /// let guard = locks.lock("order 7").wait()?;
 ///
 /// // No other request gets it: not at once, and not in time.
-/// assert_eq!(locks.try_lock("order 7").unwrap_err(), LockError::Busy);
+/// assert!(matches!(locks.try_lock("order 7"), Err(LockError::Busy { .. })));
 /// let late = locks.lock_within("order 7", Limits::wait(Duration::from_millis(1))).wait();
 /// assert!(matches!(late, Err(LockError::TimedOut { .. })));
 ///

@@ -16,7 +16,12 @@ pub(super) struct LockSet<K: Send + Sync + 'static> {
     pub(super) common: Arc<Common>,
     /// How much room each of them has.
     pub(super) capacity: u64,
+    /// The names of keys, if they have some.
+    pub(super) names: Option<NameOf<K>>,
 }
+
+/// The name of a key. User code.
+pub(super) type NameOf<K> = Box<dyn Fn(&K) -> String + Send + Sync>;
 
 impl<K: Send + Sync + 'static> LockSet<K> {
     /// A closure that makes the state of a mailbox with a hold of this fence and weight, and the

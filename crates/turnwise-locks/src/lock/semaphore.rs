@@ -96,7 +96,7 @@ impl Permit {
 ///
 /// let seats = Semaphore::new(2);
 /// let (one, two) = (seats.acquire().wait()?, seats.acquire().wait()?);
-/// assert_eq!(seats.try_acquire(1).unwrap_err(), LockError::Busy);
+/// assert!(matches!(seats.try_acquire(1), Err(LockError::Busy { .. })));
 /// drop(one);
 /// let three = seats.try_acquire(1)?;
 /// assert!(three.fence() > two.fence());
@@ -178,7 +178,7 @@ impl Semaphore {
     /// let seats = Semaphore::new(3);
     /// let some = seats.acquire_within(2, Limits::NONE).wait()?;
     /// let waiting = seats.acquire_within(3, Limits::NONE);
-    /// assert_eq!(seats.try_acquire(1).unwrap_err(), LockError::Busy); // not before the three
+    /// assert!(matches!(seats.try_acquire(1), Err(LockError::Busy { .. }))); // behind it
     /// drop(some);
     /// let all = waiting.wait()?;
     /// let refused = seats.acquire_within(4, Limits::NONE).wait();
@@ -263,11 +263,11 @@ impl Semaphore {
         loop {
             let available = self.info()?.available;
             if available == 0 {
-                return Err(LockError::Busy);
+                return Err(LockError::Busy { key: None });
             }
             // Others may come in between: then there are fewer.
             match self.try_acquire(available) {
-                Err(LockError::Busy) if self.info()?.waiting == 0 => {}
+                Err(LockError::Busy { .. }) if self.info()?.waiting == 0 => {}
                 Err(LockError::TooMany { .. }) => {}
                 result => return result,
             }

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use super::acquire::Acquire;
-use super::error::LockError;
+use super::error::{Closed, LockError};
 use super::guard::guard;
 use super::keys::{Keys, LockInfo, LocksBuilder, by_key};
 use super::semaphore::assert_some;
@@ -29,7 +29,7 @@ guard! {
 ///
 /// let calls = Semaphores::new(2); // of each tenant
 /// let (one, two) = (calls.acquire("ada").wait()?, calls.acquire("ada").wait()?);
-/// assert_eq!(calls.try_acquire("ada", 1).unwrap_err(), LockError::Busy);
+/// assert!(matches!(calls.try_acquire("ada", 1), Err(LockError::Busy { .. })));
 /// let other = calls.try_acquire("grace", 1)?;
 /// drop(one);
 /// let three = calls.try_acquire("ada", 1)?;
@@ -44,21 +44,44 @@ pub struct Semaphores<K: Send + Sync + 'static> {
 by_key!(Semaphores);
 
 impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
-    /// Semaphores with this many permits each. With none, every request is refused with
-    /// [`LockError::TooMany`].
+    /// Semaphores with this many permits each.
+    ///
+    /// # Panics
+    /// If that is none: a key gets no more than it has.
+    #[track_caller]
     pub fn new(permits: u64) -> Self {
         Self::builder(permits).build()
     }
 
-    /// Semaphores with a clock, or timers, of their own.
+    /// Semaphores with a clock, timers, or names of keys, of their own.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    #[track_caller]
     pub fn builder(permits: u64) -> LocksBuilder<Self> {
+        assert!(permits > 0, "a key needs at least one permit");
         LocksBuilder::by_key(permits, |keys| Semaphores { keys })
     }
 
     /// Asks for one permit of a key, without a limit. Lock-free but for the short lock of a shard
-    /// of the registry; the [`Acquire`] waits.
-    pub fn acquire(&self, key: K) -> Acquire<K, KeyPermit<K>> {
-        self.acquire_within(key, 1, Limits::NONE)
+    /// of the registry; the [`Acquire`] waits. Awaited, it fails after a [`close`](Self::close)
+    /// only.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_locks::{Closed, Semaphores};
+    ///
+    /// # fn main() -> Result<(), Closed> {
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let calls = Semaphores::new(2); // of each tenant
+    /// let call = calls.acquire("ada").await?;
+    /// # drop(call);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub fn acquire(&self, key: K) -> Acquire<K, KeyPermit<K>, Closed> {
+        self.acquire_of(Own(key), 1, Limits::NONE)
     }
 
     /// Asks for permits of a key, with [limits](crate::Locks::lock_within). More than a key has are
@@ -91,12 +114,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
 
     /// [`acquire_within`](Self::acquire_within), by a key that is given away or borrowed.
     #[track_caller]
-    pub(super) fn acquire_of<A>(
+    pub(super) fn acquire_of<A, E>(
         &self,
         key: A,
         permits: u64,
         limits: Limits,
-    ) -> Acquire<K, KeyPermit<K>>
+    ) -> Acquire<K, KeyPermit<K>, E>
     where
         A: AsKey<K>,
     {

@@ -294,11 +294,13 @@ fn ring<K: Send + Sync + 'static>(actor: &WeakActor<Slot<K, Core<K>>>, common: A
 }
 
 fn outcome(why: Refusal, called: Duration) -> LockError {
+    // The request knows it.
+    let key = None;
     match why {
-        Refusal::Busy => LockError::Busy,
-        Refusal::TimedOut { at } => LockError::TimedOut { waited: at.saturating_sub(called) },
-        Refusal::Expected(wait) => LockError::Expected { wait },
-        Refusal::Deadlock => LockError::Deadlock,
+        Refusal::Busy => LockError::Busy { key },
+        Refusal::TimedOut { at } => LockError::TimedOut { waited: at.saturating_sub(called), key },
+        Refusal::Expected(wait) => LockError::Expected { wait, key },
+        Refusal::Deadlock => LockError::Deadlock { key },
         Refusal::TooLarge { capacity } => LockError::TooMany { permits: capacity },
     }
 }

@@ -142,7 +142,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         let Sought { key, hash, mut keys, at } = self.enter(key, Kind::Run)?;
         if let Some(at) = at {
             if request.immediate && keys.table.get(at).leaves_no_room(request) {
-                return Err(NotStarted::Busy);
+                return Err(NotStarted::Busy { key: None });
             }
             let actor = self.fatten(&mut keys, at, kept);
             keys.pin(at, Kind::Run);

@@ -74,14 +74,15 @@ impl SlotPoolBuilder {
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{SlotError, SlotPool};
+    /// use turnwise_locks::slots::SlotError;
+    /// use turnwise_locks::SlotPool;
     ///
     /// let pool = SlotPool::builder(1)
     ///     .set_up(|slot| if slot.index() == 0 { Err("no such device") } else { Ok(slot) })
     ///     .build()?;
     /// assert_eq!(pool.try_acquire().unwrap_err(), SlotError::SetUp("no such device"));
     /// assert_eq!(pool.view().free, 1);
-    /// # Ok::<(), turnwise_locks::SlotBuildError>(())
+    /// # Ok::<(), turnwise_locks::slots::SlotBuildError>(())
     /// ```
     #[track_caller]
     pub fn set_up<T, E>(
@@ -116,7 +117,7 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
 
     /// Cleans each slot up before its first use, too: it may be dirty from a process that was here
     /// before. If that fails, the slot is quarantined, and the caller gets
-    /// [`SlotError::CleanUp`](crate::SlotError::CleanUp).
+    /// [`SlotError::CleanUp`](crate::slots::SlotError::CleanUp).
     pub fn clean_first(mut self) -> Self {
         self.common.clean_first = true;
         self

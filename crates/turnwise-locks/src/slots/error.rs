@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use super::view::SlotId;
 use crate::lock::LockError;
 use crate::user_code::{Payload, discard, text};
 
@@ -15,8 +16,8 @@ pub enum SlotError<E> {
     /// The set-up has failed. The slot was cleaned up, and goes on to the next.
     SetUp(E),
     /// The clean-up has failed, at the end of the use, [before the first
-    /// one](crate::SlotPoolBuilder::clean_first) or in a [repair](crate::SlotPool::repair): the
-    /// slot is quarantined.
+    /// one](crate::slots::SlotPoolBuilder::clean_first) or in a
+    /// [repair](crate::SlotPool::repair): the slot is quarantined.
     CleanUp(E),
     /// The clean-up has panicked, with this text; or what reclaims did, or a value's drop: the slot
     /// is quarantined.
@@ -46,6 +47,8 @@ pub enum RunSlotError<R, E> {
     CleanUp {
         /// The value that the job returned.
         value: R,
+        /// The slot.
+        slot: SlotId,
         /// [`SlotError::CleanUp`] or [`SlotError::CleanUpPanicked`].
         error: SlotError<E>,
     },
@@ -67,10 +70,10 @@ pub(super) fn panicked(payload: Payload) -> String {
 impl<E: fmt::Display> fmt::Display for SlotError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SlotError::NotAcquired(LockError::TimedOut { waited }) => {
+            SlotError::NotAcquired(LockError::TimedOut { waited, .. }) => {
                 write!(f, "no slot was free in {waited:?}")
             }
-            SlotError::NotAcquired(LockError::Busy) => f.write_str("no slot is free"),
+            SlotError::NotAcquired(LockError::Busy { .. }) => f.write_str("no slot is free"),
             SlotError::NotAcquired(LockError::Closed) => f.write_str("the pool was closed"),
             SlotError::NotAcquired(error) => error.fmt(f),
             SlotError::SetUp(error) => write!(f, "the set-up failed: {error}"),
@@ -88,7 +91,7 @@ impl<R, E: fmt::Display> fmt::Display for RunSlotError<R, E> {
             RunSlotError::NotStarted(error) => error.fmt(f),
             RunSlotError::Lost { .. } => f.write_str("the job took longer than its lease"),
             RunSlotError::Cut => f.write_str("the job was cut at an await: its lease was over"),
-            RunSlotError::CleanUp { error, .. } => error.fmt(f),
+            RunSlotError::CleanUp { slot, error, .. } => write!(f, "slot {slot}: {error}"),
         }
     }
 }
@@ -100,20 +103,26 @@ impl<R, E: fmt::Debug> fmt::Debug for RunSlotError<R, E> {
             RunSlotError::NotStarted(error) => f.debug_tuple("NotStarted").field(error).finish(),
             RunSlotError::Lost { .. } => f.debug_struct("Lost").finish_non_exhaustive(),
             RunSlotError::Cut => f.write_str("Cut"),
-            RunSlotError::CleanUp { error, .. } => {
-                f.debug_struct("CleanUp").field("error", error).finish_non_exhaustive()
-            }
+            RunSlotError::CleanUp { slot, error, .. } => f
+                .debug_struct("CleanUp")
+                .field("slot", slot)
+                .field("error", error)
+                .finish_non_exhaustive(),
         }
     }
 }
 
 impl<R, E> RunSlotError<R, E> {
-    /// The outcome of a job that has run, by that of its slot.
-    pub(super) fn finished(slot: Result<(), SlotError<E>>, value: R) -> Result<R, Self> {
-        match slot {
+    /// The outcome of a job that has run in this slot.
+    pub(super) fn finished(
+        slot: SlotId,
+        ended: Result<(), SlotError<E>>,
+        value: R,
+    ) -> Result<R, Self> {
+        match ended {
             Ok(()) => Ok(value),
             Err(SlotError::Lost) => Err(RunSlotError::Lost { value }),
-            Err(error) => Err(RunSlotError::CleanUp { value, error }),
+            Err(error) => Err(RunSlotError::CleanUp { value, slot, error }),
         }
     }
 
@@ -123,7 +132,9 @@ impl<R, E> RunSlotError<R, E> {
             RunSlotError::NotStarted(error) => RunSlotError::NotStarted(error),
             RunSlotError::Lost { .. } => RunSlotError::Lost { value: () },
             RunSlotError::Cut => RunSlotError::Cut,
-            RunSlotError::CleanUp { error, .. } => RunSlotError::CleanUp { value: (), error },
+            RunSlotError::CleanUp { slot, error, .. } => {
+                RunSlotError::CleanUp { value: (), slot, error }
+            }
         }
     }
 }

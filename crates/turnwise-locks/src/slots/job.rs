@@ -226,7 +226,7 @@ where
                         resume_unwind(payload)
                     }
                 };
-                RunSlotError::finished(slot.finish(), value)
+                RunSlotError::finished(slot.id(), slot.finish(), value)
             })
         };
         SlotRun { stage: Stage::Asked(asked, Box::new(begin)) }

@@ -1,32 +1,34 @@
 //! Numbered slots: at most one user each, set up before and cleaned up after.
 //!
-//! A pool stands on a [`Semaphore`](crate::Semaphore), which is fair, wakes exactly one, and knows
-//! limits and those that give up. The holder of a permit takes the lowest unused number: a
-//! few instructions under the lock of the [shared part](shared), which never wait for anything.
-//! There is no second queue, and no probing. A permit that is there is a compare-and-swap.
-//!
-//! ```text
-//!          take           stay            end            free
-//!   Free --------> SetUp -------> Held --------> CleanUp ------> Free
-//!                    |              | expire       |  ^ fail
-//!                    | clean        v              v  | repair
-//!                    `---------> Reclaim ----->  Quarantined
-//! ```
-//!
-//! - S1: a number that is not Free has a permit, which its cell keeps. So there are at least as
-//!   many free numbers as permits without a number, and `take` always finds one.
-//! - S2: a number is free before its permit goes back: the next to be let in finds it.
-//! - S3: what a hold owes (that its slot is cleaned, and its permit given back) is taken out of
-//!   Held once, by the guard's end or by its expiry, under the lock; both name the hold by its
-//!   fence. The fence of a hold is drawn in the step that takes the number, so those of one slot
-//!   increase.
-//! - S4: no user code under the lock, in a turn of the semaphore or on the thread of the timers:
-//!   set-up runs where the slot is waited for, clean-up where its guard ends; what an expiry does
-//!   runs in the pool's executor, or in the process's pool if that is gone.
-//! - S5: the semaphore has a permit for each slot of the pool, and one for each quarantined number
-//!   beyond its size, as that keeps its own. The number is read in the turn that sets it: whichever
-//!   of two changes comes last, sets the newest.
-//! - S6: quarantined slots keep their permits. Nothing but a clean-up that succeeds gives one back.
+//! A [`SlotPool`] hands them out. Here are its builder, its errors, and what a look at it shows.
+
+// A pool stands on a `Semaphore`, which is fair, wakes exactly one, and knows
+// limits and those that give up. The holder of a permit takes the lowest unused number: a
+// few instructions under the lock of the shared part, which never wait for anything.
+// There is no second queue, and no probing. A permit that is there is a compare-and-swap.
+//
+// ```text
+//          take           stay            end            free
+//   Free --------> SetUp -------> Held --------> CleanUp ------> Free
+//                    |              | expire       |  ^ fail
+//                    | clean        v              v  | repair
+//                    `---------> Reclaim ----->  Quarantined
+// ```
+//
+// - S1: a number that is not Free has a permit, which its cell keeps. So there are at least as
+//   many free numbers as permits without a number, and `take` always finds one.
+// - S2: a number is free before its permit goes back: the next to be let in finds it.
+// - S3: what a hold owes (that its slot is cleaned, and its permit given back) is taken out of
+//   Held once, by the guard's end or by its expiry, under the lock; both name the hold by its
+//   fence. The fence of a hold is drawn in the step that takes the number, so those of one slot
+//   increase.
+// - S4: no user code under the lock, in a turn of the semaphore or on the thread of the timers:
+//   set-up runs where the slot is waited for, clean-up where its guard ends; what an expiry does
+//   runs in the pool's executor, or in the process's pool if that is gone.
+// - S5: the semaphore has a permit for each slot of the pool, and one for each quarantined number
+//   beyond its size, as that keeps its own. The number is read in the turn that sets it: whichever
+//   of two changes comes last, sets the newest.
+// - S6: quarantined slots keep their permits. Nothing but a clean-up that succeeds gives one back.
 
 mod acquire;
 mod builder;
@@ -135,7 +137,8 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Limits, LockError, SlotError, SlotPool};
+    /// use turnwise_locks::slots::SlotError;
+    /// use turnwise_locks::{Limits, LockError, SlotPool};
     ///
     /// let pool = SlotPool::new(1)?;
     /// let slot = pool.acquire(Limits::wait(Duration::from_secs(1))).wait()?;
@@ -186,7 +189,7 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
         let (job, acquired) = owning(job, |_| self.acquire(limits).wait());
         let slot = acquired.map_err(RunSlotError::NotStarted)?;
         let (slot, value) = owning(slot, job);
-        RunSlotError::finished(slot.finish(), value)
+        RunSlotError::finished(slot.id(), slot.finish(), value)
     }
 
     /// Runs an async job in a slot: acquires it, in the order of the calls, and finishes it however
@@ -208,7 +211,8 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// ```
     /// use std::future::pending;
     /// use std::time::Duration;
-    /// use turnwise_locks::{Limits, RunSlotError, SlotPool};
+    /// use turnwise_locks::slots::RunSlotError;
+    /// use turnwise_locks::{Limits, SlotPool};
     ///
     /// let pool = SlotPool::new(1)?;
     /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -261,7 +265,8 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{SlotPool, SlotState};
+    /// use turnwise_locks::slots::SlotState;
+    /// use turnwise_locks::SlotPool;
     ///
     /// let pool = SlotPool::new(2)?;
     /// let slot = pool.try_acquire()?;
@@ -284,7 +289,8 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{SlotPool, SlotError};
+    /// use turnwise_locks::slots::SlotError;
+    /// use turnwise_locks::SlotPool;
     ///
     /// let failures = std::sync::Mutex::new(2);
     /// let pool = SlotPool::builder(1)
@@ -301,7 +307,7 @@ impl<T: 'static, E: 'static> SlotPool<T, E> {
     /// assert!(matches!(pool.repair(id), Err(SlotError::CleanUp(_)))); // fails a second time
     /// assert!(pool.repair(id).is_ok());
     /// assert_eq!(pool.view().free, 1);
-    /// # Ok::<(), turnwise_locks::SlotBuildError>(())
+    /// # Ok::<(), turnwise_locks::slots::SlotBuildError>(())
     /// ```
     pub fn repair(&self, slot: SlotId) -> Result<(), SlotError<E>> {
         self.pool.repair(slot)

@@ -119,7 +119,7 @@ impl<T: 'static, E: 'static> Slot<T, E> {
     /// # Errors
     /// [`SlotError::Lost`]: nothing was done, but the value is dropped. [`SlotError::CleanUp`],
     /// [`SlotError::CleanUpPanicked`]: the slot is quarantined, and the [listener for such
-    /// slots](crate::SlotPoolBuilder::on_quarantine) was called.
+    /// slots](crate::slots::SlotPoolBuilder::on_quarantine) was called.
     pub fn finish(mut self) -> Result<(), SlotError<E>> {
         self.end()
     }

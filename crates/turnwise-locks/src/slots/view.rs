@@ -14,12 +14,13 @@ impl SlotId {
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{SlotId, SlotPool, SlotError};
+    /// use turnwise_locks::slots::SlotError;
+    /// use turnwise_locks::{SlotId, SlotPool};
     ///
     /// let pool = SlotPool::new(2)?;
     /// let id = SlotId::from_index(1).unwrap();
     /// assert!(matches!(pool.repair(id), Err(SlotError::NotQuarantined)));
-    /// # Ok::<(), turnwise_locks::SlotBuildError>(())
+    /// # Ok::<(), turnwise_locks::slots::SlotBuildError>(())
     /// ```
     pub fn from_index(index: usize) -> Option<SlotId> {
         let most = crate::slots::SlotPool::MOST;
@@ -51,13 +52,14 @@ pub enum SlotState {
     /// It is not used.
     Free,
     /// Its set-up runs, or the clean-up [before its first
-    /// use](crate::SlotPoolBuilder::clean_first).
+    /// use](crate::slots::SlotPoolBuilder::clean_first).
     SetUp,
     /// It has a [`Slot`](crate::Slot), which may be forgotten.
     Held,
     /// Its clean-up runs: after a use, or for a repair.
     CleanUp,
-    /// Its lease was over: it is [reclaimed](crate::SlotPoolBuilder::reclaim), and then cleaned up.
+    /// Its lease was over: it is [reclaimed](crate::slots::SlotPoolBuilder::reclaim), and then
+    /// cleaned up.
     Reclaim,
     /// Its clean-up has failed: none gets it before it is [repaired](crate::SlotPool::repair).
     Quarantined,

@@ -20,9 +20,10 @@ use todc_utils::{Action, History, Specification, WGLChecker};
 use turnwise::VirtualClock;
 use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
+use turnwise_locks::slots::{AcquireSlot, SlotError};
 use turnwise_locks::{
-    AcquireSlot, Guard, Keyed, Limits, LockError, Locks, NotStarted, Permit, ReadGuard, RwLocks,
-    Semaphore, Slot, SlotError, SlotPool, WriteGuard,
+    Guard, Keyed, Limits, LockError, Locks, NotStarted, Permit, ReadGuard, RwLocks, Semaphore,
+    Slot, SlotPool, WriteGuard,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -273,7 +274,7 @@ trait Subject: Sync {
 fn given<G>(waited: Result<G, LockError>) -> Option<G> {
     match waited {
         Ok(guard) => Some(guard),
-        Err(LockError::TimedOut { .. } | LockError::Busy) => None,
+        Err(LockError::TimedOut { .. } | LockError::Busy { .. }) => None,
         Err(error) => panic!("{error}"),
     }
 }
@@ -964,7 +965,7 @@ fn runs_that_are_tried_are_refused_rightly() {
                         _ => keyed.run(1, run).map_err(|error| panic!("{error:?}")),
                     };
                     if let Err(error) = &said {
-                        assert_eq!(*error, NotStarted::Busy);
+                        assert_eq!(*error, NotStarted::Busy { key: None });
                     }
                     (begun, now(), said.ok())
                 };

@@ -168,7 +168,7 @@ fn what_is_polled_inside_the_own_turn_holds_nothing() {
         // Its turn is behind this one: nobody can wait for it here.
         let mut acquire = inside.acquire_within(1, Limits::NONE);
         let told = poll(&mut acquire, std::task::Waker::noop());
-        assert!(matches!(told, Some(Err(LockError::Deadlock))));
+        assert!(matches!(told, Some(Err(LockError::Deadlock { .. }))));
         // Without an error that says so, it panics.
         let mut acquire = inside.acquire();
         let polled = AssertUnwindSafe(|| poll(&mut acquire, std::task::Waker::noop()));

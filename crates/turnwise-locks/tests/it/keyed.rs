@@ -159,7 +159,7 @@ fn wait_is_measured_once_from_the_call() {
         assert_eq!(ran.load(SeqCst), in_time);
         match outcome {
             Ok(()) => assert!(in_time),
-            Err(RunError::NotStarted(NotStarted::TimedOut { waited })) => {
+            Err(RunError::NotStarted(NotStarted::TimedOut { waited, .. })) => {
                 assert_eq!(waited, Duration::from_millis(held));
             }
             Err(error) => panic!("{error}"),
@@ -179,7 +179,7 @@ fn a_late_turn_is_skipped_unwatched() {
     });
     until("its turn has come", || keyed.is_empty());
     let waited = Duration::from_millis(700);
-    assert_eq!(late.wait(), not_started::<()>(NotStarted::TimedOut { waited }));
+    assert_eq!(late.wait(), not_started::<()>(NotStarted::TimedOut { waited, key: None }));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_poll_after_the_limit_takes_it_back() {
         assert_eq!(run.as_mut().poll(&mut cx), Poll::Pending);
         clock.advance(Duration::from_millis(5));
         let waited = Duration::from_millis(5);
-        let late = not_started::<()>(NotStarted::TimedOut { waited });
+        let late = not_started::<()>(NotStarted::TimedOut { waited, key: None });
         assert_eq!(run.as_mut().poll(&mut cx), Poll::Ready(late));
         assert_eq!(run.as_mut().poll(&mut cx), Poll::Ready(Err(RunError::Taken)));
     });
@@ -210,12 +210,12 @@ fn zero_wait_is_one_attempt() {
         until("all is over", || keyed.is_empty());
         while_busy(&keyed, "a", || {
             let ran = keyed.run_within("a", Limits::wait(Duration::ZERO), |()| 1);
-            assert_eq!(ran, not_started(NotStarted::Busy));
+            assert_eq!(ran, not_started(NotStarted::Busy { key: None }));
             let key = keyed.key("a").unwrap();
             let ran = key.run_within(Limits::wait(Duration::ZERO), |()| 1);
-            assert_eq!(ran, not_started(NotStarted::Busy));
+            assert_eq!(ran, not_started(NotStarted::Busy { key: None }));
             let both = keyed.run_all(["b", "a"], Limits::wait(Duration::ZERO), |_| 1);
-            assert_eq!(both, not_started(NotStarted::Busy));
+            assert_eq!(both, not_started(NotStarted::Busy { key: None }));
         });
         until("all is over", || keyed.is_empty());
         let key = keyed.key("a").unwrap();
@@ -269,7 +269,7 @@ fn of_many_tries_exactly_one_runs() {
                             ran.fetch_add(1, SeqCst);
                         });
                         if let Err(busy) = tried {
-                            assert_eq!(busy, NotStarted::Busy);
+                            assert_eq!(busy, NotStarted::Busy { key: None });
                             refused.fetch_add(1, SeqCst);
                         }
                     });
@@ -737,7 +737,7 @@ fn all_or_nothing() {
             waiting
         });
         let waited = Duration::from_millis(500);
-        let late = not_started::<()>(NotStarted::TimedOut { waited });
+        let late = not_started::<()>(NotStarted::TimedOut { waited, key: None });
         assert_eq!(waiting.join().unwrap(), late);
     });
     assert_eq!(keyed.run_all([], Limits::NONE, |none| none.len()), Ok(0));
@@ -843,26 +843,26 @@ fn a_wait_of_zero_does_not_wait_for_a_pool() {
         let key = keyed.key("c").unwrap();
         assert_eq!(
             keyed.run_within("b", Limits::wait(zero), |()| ()),
-            not_started(NotStarted::Busy)
+            not_started(NotStarted::Busy { key: None })
         );
         assert_eq!(
             runtime.block_on(keyed.start("b", Limits::wait(zero), |()| ())),
-            not_started(NotStarted::Busy)
+            not_started(NotStarted::Busy { key: None })
         );
         assert_eq!(
             runtime.block_on(key.start(Limits::wait(zero), |()| ())),
-            not_started(NotStarted::Busy)
+            not_started(NotStarted::Busy { key: None })
         );
         assert_eq!(
             key.run_async(Limits::wait(zero), async |()| ()).wait(),
-            not_started(NotStarted::Busy)
+            not_started(NotStarted::Busy { key: None })
         );
         assert_eq!(
             keyed.run_all(["b", "d"], Limits::wait(zero), |_| ()),
-            not_started(NotStarted::Busy)
+            not_started(NotStarted::Busy { key: None })
         );
-        assert_eq!(keyed.try_run("b", |()| ()).unwrap_err(), NotStarted::Busy);
-        assert_eq!(key.try_run(|()| ()).unwrap_err(), NotStarted::Busy);
+        assert_eq!(keyed.try_run("b", |()| ()).unwrap_err(), NotStarted::Busy { key: None });
+        assert_eq!(key.try_run(|()| ()).unwrap_err(), NotStarted::Busy { key: None });
         assert!(matches!(raffle.apply("ada", Limits::wait(zero)).wait(), Err(Refused::Busy)));
         end.send(()).unwrap();
         hold.wait().unwrap();
@@ -879,7 +879,7 @@ fn a_wait_of_zero_does_not_wait_for_a_pool() {
 #[test]
 fn a_key_takes_as_many_waiting_runs_as_it_may() {
     fn full<R>(outcome: Result<R, RunError<R>>) -> bool {
-        matches!(outcome, Err(RunError::NotStarted(NotStarted::Full)))
+        matches!(outcome, Err(RunError::NotStarted(NotStarted::Full { .. })))
     }
     let pool = ThreadPool::builder().threads(1).build().unwrap();
     let here = Keyed::builder().capacity(2).build();
@@ -929,7 +929,7 @@ fn a_run_that_would_wait_for_itself_is_a_deadlock_without_room_too() {
         matches!(outcome, Err(RunError::NotStarted(NotStarted::Deadlock(_))))
     }
     fn full<R>(outcome: Result<R, RunError<R>>) -> bool {
-        matches!(outcome, Err(RunError::NotStarted(NotStarted::Full)))
+        matches!(outcome, Err(RunError::NotStarted(NotStarted::Full { .. })))
     }
     let keyed = Keyed::<String>::builder().capacity(0).build();
     let key = keyed.key("a".into()).unwrap();
@@ -974,7 +974,9 @@ fn the_bound_of_waiting_runs_is_exact_among_threads() {
                     });
                     match outcome {
                         Ok(()) => ran.fetch_add(1, SeqCst),
-                        Err(RunError::NotStarted(NotStarted::Full)) => refused.fetch_add(1, SeqCst),
+                        Err(RunError::NotStarted(NotStarted::Full { .. })) => {
+                            refused.fetch_add(1, SeqCst)
+                        }
                         Err(other) => panic!("{other}"),
                     };
                 }

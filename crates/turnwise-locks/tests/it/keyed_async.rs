@@ -234,7 +234,7 @@ fn the_wait_is_limited_behind_a_run_that_waits() {
     hand.run();
     assert!(polled(&mut late).is_pending());
     hand.pass(5 * MS);
-    let timed_out = RunError::NotStarted(NotStarted::TimedOut { waited: 5 * MS });
+    let timed_out = RunError::NotStarted(NotStarted::TimedOut { waited: 5 * MS, key: None });
     assert_eq!(polled(&mut late), Poll::Ready(Err::<(), _>(timed_out)));
     // One whose future nobody polls is late in its turn.
     let unpolled = keyed.run_async("a", Limits::wait(5 * MS), async |_| panic!("never"));
@@ -242,7 +242,7 @@ fn the_wait_is_limited_behind_a_run_that_waits() {
     go.keep(());
     hand.run();
     assert_eq!((first.wait(), patient.wait()), (Ok(()), Ok(3)));
-    let timed_out = RunError::NotStarted(NotStarted::TimedOut { waited: 6 * MS });
+    let timed_out = RunError::NotStarted(NotStarted::TimedOut { waited: 6 * MS, key: None });
     assert_eq!(unpolled.wait(), Err::<(), _>(timed_out));
 }
 
@@ -260,7 +260,7 @@ fn early_refusal_knows_how_long_runs_waited() {
     let refused = keyed.run_async("a", hasty, async |_| ());
     assert!(second.cancel().is_ok());
     let wait = 80 * MS;
-    assert_eq!(refused.wait(), Err(RunError::NotStarted(NotStarted::Expected { wait })));
+    assert_eq!(refused.wait(), Err(RunError::NotStarted(NotStarted::Expected { wait, key: None })));
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn at_once_or_not_at_all() {
     let keyed = hand.keyed();
     let key = keyed.key("a").unwrap();
     let now = key.run_async(Limits::wait(Duration::ZERO), async |_| 1);
-    let busy = RunError::NotStarted(NotStarted::Busy);
+    let busy = RunError::NotStarted(NotStarted::Busy { key: None });
     assert_eq!(key.run_async(Limits::wait(Duration::ZERO), async |_| 2).wait(), Err(busy.clone()));
     assert_eq!(
         keyed.run_async("a", Limits::wait(Duration::ZERO), async |_| 2).wait(),
@@ -279,7 +279,7 @@ fn at_once_or_not_at_all() {
     assert_eq!(now.wait(), Ok(1));
     let stays = keyed.run_async("a", Limits::wait(Duration::ZERO), async |_| pending::<()>().await);
     assert_eq!(keyed.start("a", Limits::wait(Duration::ZERO), |_| 2).wait(), Err(busy));
-    assert_eq!(keyed.try_run("a", |_| 2).unwrap_err(), NotStarted::Busy);
+    assert_eq!(keyed.try_run("a", |_| 2).unwrap_err(), NotStarted::Busy { key: None });
     hand.run();
     assert_eq!(stays.wait(), cut(Cut::Abandoned));
 }

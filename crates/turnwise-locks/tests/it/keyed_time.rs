@@ -87,7 +87,7 @@ fn a_limit_wakes_its_future() {
         assert_eq!((timers.run_due(), woken.0.load(SeqCst)), (0, 0));
         clock.advance(MS);
         assert_eq!((timers.run_due(), woken.0.load(SeqCst)), (1, 1));
-        let timed_out = not_started::<()>(NotStarted::TimedOut { waited: 5 * MS });
+        let timed_out = not_started::<()>(NotStarted::TimedOut { waited: 5 * MS, key: None });
         assert_eq!(late.as_mut().poll(&mut cx), Poll::Ready(timed_out));
     });
     until("all is over", || keyed.is_empty());
@@ -159,7 +159,7 @@ fn a_future_ends_by_the_timers_of_its_clock() {
         clock.wait_for_sleepers(1);
         clock.advance(500 * MS);
         told.recv_timeout(Duration::from_secs(60)).expect("it is woken");
-        let late = not_started::<()>(NotStarted::TimedOut { waited: 500 * MS });
+        let late = not_started::<()>(NotStarted::TimedOut { waited: 500 * MS, key: None });
         assert_eq!(run.as_mut().poll(&mut cx), Poll::Ready(late));
     });
 }
@@ -188,12 +188,12 @@ fn early_refusal() {
     while_busy(&keyed, "a", || {
         assert_eq!(keyed.info(&"a").unwrap().expected_wait, 100 * MS);
         let refused = keyed.run_within("a", hasty(99 * MS), |()| panic!("never"));
-        assert_eq!(refused, not_started::<()>(NotStarted::Expected { wait: 100 * MS }));
+        assert_eq!(refused, not_started::<()>(NotStarted::Expected { wait: 100 * MS, key: None }));
         let key = keyed.key("a").unwrap();
         let refused = key.run_within(hasty(99 * MS), |()| panic!("never"));
-        assert_eq!(refused, not_started::<()>(NotStarted::Expected { wait: 100 * MS }));
+        assert_eq!(refused, not_started::<()>(NotStarted::Expected { wait: 100 * MS, key: None }));
         let both = keyed.run_all(["b", "a"], hasty(99 * MS), |_| panic!("never"));
-        assert_eq!(both, not_started::<()>(NotStarted::Expected { wait: 100 * MS }));
+        assert_eq!(both, not_started::<()>(NotStarted::Expected { wait: 100 * MS, key: None }));
         assert_eq!(keyed.info(&"a").unwrap().runs, 1, "no place was taken");
         // One who waits as long as that has a place, and so has one who does not ask.
         let waits = keyed.start("a", hasty(100 * MS), |()| ());

@@ -133,14 +133,14 @@ fn dropped_anywhere_it_leaves_the_lock_free() {
 fn try_overtakes_nobody() {
     let locks = Locks::new();
     let holder = locks.lock(1).wait().unwrap();
-    assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
+    assert!(matches!(locks.try_lock(1), Err(LockError::Busy { .. })));
     let waiting = locks.lock(1);
     drop(holder);
     // Granted, and not taken yet.
-    assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
+    assert!(matches!(locks.try_lock(1), Err(LockError::Busy { .. })));
     assert_eq!(
         locks.lock_within(1, Limits::wait(Duration::ZERO)).wait().unwrap_err(),
-        LockError::Busy
+        LockError::Busy { key: None }
     );
     drop(waiting);
     assert!(locks.try_lock(1).is_ok());
@@ -169,7 +169,7 @@ fn what_timed_out_never_gets_it() {
     clock.wait_for_sleepers(1);
     clock.advance(5 * SECOND);
     let error = waiter.join().unwrap().unwrap_err();
-    assert_eq!(error, LockError::TimedOut { waited: 5 * SECOND });
+    assert_eq!(error, LockError::TimedOut { waited: 5 * SECOND, key: None });
     assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 0);
     drop(holder);
     assert!(locks.is_empty());
@@ -184,7 +184,7 @@ fn an_expired_wait_is_skipped_without_its_waiter() {
     clock.advance(2 * SECOND);
     drop(holder);
     assert!(next.wait().is_ok());
-    assert_eq!(late.wait().unwrap_err(), LockError::TimedOut { waited: 2 * SECOND });
+    assert_eq!(late.wait().unwrap_err(), LockError::TimedOut { waited: 2 * SECOND, key: None });
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_future_is_woken_at_its_limit() {
     timers.run_due();
     assert!(wakes.count() > 0);
     let error = poll(&mut late, &wakes.waker()).unwrap().unwrap_err();
-    assert_eq!(error, LockError::TimedOut { waited: SECOND });
+    assert_eq!(error, LockError::TimedOut { waited: SECOND, key: None });
     let error = poll(&mut late, &wakes.waker()).unwrap().unwrap_err();
     assert_eq!(error, LockError::Taken);
     drop(late);
@@ -221,7 +221,7 @@ fn one_that_waited_in_vain_is_refused_at_once() {
     // A hold takes four seconds: there is time for one more, and not for two.
     let third = locks.lock_within(1, hasty);
     let refused = locks.lock_within(1, hasty).wait().unwrap_err();
-    assert_eq!(refused, LockError::Expected { wait: 8 * SECOND });
+    assert_eq!(refused, LockError::Expected { wait: 8 * SECOND, key: None });
     let patient = locks.lock_within(1, Limits::wait(5 * SECOND));
     assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 2);
     clock.advance(4 * SECOND);
@@ -271,7 +271,7 @@ fn after_its_lease_the_next_holds() {
     assert_eq!(old.release().unwrap_err().fence(), fence);
     // The late release has not touched the new holder.
     assert!(!new.is_lost());
-    assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
+    assert!(matches!(locks.try_lock(1), Err(LockError::Busy { .. })));
     assert!(new.release().is_ok());
     assert!(locks.is_empty() && timers.is_empty());
 }
@@ -327,8 +327,8 @@ fn an_owner_holds_several_times() {
     assert_eq!((info.holders, info.count), (1, 3));
     // On the very same thread.
     let busy = locks.lock_as(&other, 1, Limits::wait(Duration::ZERO)).wait();
-    assert_eq!(busy.unwrap_err(), LockError::Busy);
-    assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
+    assert!(matches!(busy, Err(LockError::Busy { .. })));
+    assert!(matches!(locks.try_lock(1), Err(LockError::Busy { .. })));
     for count in (1..3).rev() {
         assert!(guards.remove(0).release().is_ok());
         assert_eq!(locks.info(&1).unwrap().unwrap().count, count);
@@ -339,7 +339,7 @@ fn an_owner_holds_several_times() {
     clock.advance(Duration::from_millis(700));
     assert!(!again.is_lost() && !guards[0].is_lost());
     drop(again);
-    assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
+    assert!(matches!(locks.try_lock(1), Err(LockError::Busy { .. })));
     drop(guards);
     assert!(locks.try_lock(1).is_ok());
 }
@@ -487,7 +487,7 @@ fn all_or_none_of_several() {
     assert!(matches!(refused, LockError::TimedOut { .. }));
     assert_eq!(locks.len(), 1);
     let refused = locks.lock_all([2, 3, 1], Limits::wait(Duration::ZERO)).wait().unwrap_err();
-    assert_eq!(refused, LockError::Busy);
+    assert_eq!(refused, LockError::Busy { key: None });
     let mut waiting = locks.lock_all([1, 2, 3], Limits::NONE);
     assert!(poll(&mut waiting, Waker::noop()).is_none());
     assert_eq!(locks.len(), 3);
@@ -539,7 +539,7 @@ fn a_hold_learns_what_it_is_asked_for() {
         } else {
             drop(guard);
         }
-        assert_eq!(locks.try_lock(1).unwrap_err(), LockError::Busy);
+        assert!(matches!(locks.try_lock(1), Err(LockError::Busy { .. })));
         assert!(next.release().is_ok());
         assert!(locks.is_empty());
     }
@@ -822,7 +822,7 @@ fn whatever_is_done_nobody_overlaps() {
                             held.fetch_add(1, SeqCst);
                             inside[key].store(false, SeqCst);
                         }
-                        Err(LockError::TimedOut { .. } | LockError::Busy) => {
+                        Err(LockError::TimedOut { .. } | LockError::Busy { .. }) => {
                             late.fetch_add(1, SeqCst);
                         }
                         Err(error) => panic!("{error}"),
@@ -1017,7 +1017,7 @@ fn owners_and_readers_ask_for_several() {
     let reads = rw.lock_all(["a", "b"], [], Limits::NONE).wait().unwrap();
     assert_eq!(
         rw.lock_all(["a"], ["b"], Limits::wait(Duration::ZERO)).wait().unwrap_err(),
-        LockError::Busy
+        LockError::Busy { key: None }
     );
     let mut mixed = rw.lock_all(["a", "b"], ["b", "c"], Limits::NONE.lease(SECOND));
     assert!(poll(&mut mixed, &Wakes::new().waker()).is_none());
@@ -1031,7 +1031,7 @@ fn owners_and_readers_ask_for_several() {
 
     let reader = rw.read_as(&me, "a", Limits::NONE).wait().unwrap();
     let refused = rw.lock_all_as(&me, [], ["a"], Limits::NONE).wait();
-    assert_eq!(refused.unwrap_err(), LockError::Deadlock);
+    assert!(matches!(refused, Err(LockError::Deadlock { .. })));
     drop(reader);
 }
 

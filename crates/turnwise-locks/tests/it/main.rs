@@ -17,6 +17,7 @@ mod keyed_tokio;
 mod latch;
 mod locks;
 mod mutexes;
+mod names;
 mod nesting;
 mod panics;
 mod promises;

@@ -8,10 +8,11 @@ use std::time::Duration;
 use turnwise_locks::admission::{
     Admission, CommitError, Fault, InMemory, LimitError, OpenError, Refused,
 };
+use turnwise_locks::slots::{RunSlotError, SlotBuildError, SlotError};
 use turnwise_locks::ticks::NotMine;
 use turnwise_locks::{
-    FencedError, Keyed, Limits, LockError, Locks, LostError, NotStarted, RunError, RunSlotError,
-    RwLocks, Semaphore, SlotBuildError, SlotError, SlotPool,
+    FencedError, Keyed, Limits, LockError, Locks, LostError, NotStarted, RunError, RwLocks,
+    Semaphore, SlotPool,
 };
 
 type Boxed<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -97,7 +98,7 @@ fn a_closure_is_dropped_where_an_error_has_no_room() {
     let keyed = Keyed::new();
     assert_eq!(refused(&keyed), Ok(1));
     let inner = keyed.clone();
-    assert_eq!(keyed.run(1, move |()| refused(&inner)), Ok(Err(NotStarted::Busy)));
+    assert_eq!(keyed.run(1, move |()| refused(&inner)), Ok(Err(NotStarted::Busy { key: None })));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise::VirtualClock;
-use turnwise_locks::{Limits, LockError, Semaphores};
+use turnwise_locks::{Closed, Latch, Limits, LockError, Semaphores};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn each_key_has_its_own() {
     let permits = Semaphores::<String>::new(2);
     let both = permits.try_acquire("a".into(), 2).unwrap();
-    assert_eq!(permits.try_acquire("a".into(), 1).unwrap_err(), LockError::Busy);
+    assert!(matches!(permits.try_acquire("a".into(), 1), Err(LockError::Busy { .. })));
     let other = permits.try_acquire("b".into(), 1).unwrap();
     let beside = permits.acquire("b".into()).wait().unwrap();
     assert!(beside.fence() > other.fence());
@@ -32,7 +32,7 @@ fn requests_come_in_in_their_order() {
     let one = permits.acquire(7);
     // It fits, and the request for three was before.
     assert!(!one.is_ready());
-    assert_eq!(permits.try_acquire(7, 1).unwrap_err(), LockError::Busy);
+    assert!(matches!(permits.try_acquire(7, 1), Err(LockError::Busy { .. })));
     drop(two);
     let three = three.wait().unwrap();
     assert!(!one.is_ready());
@@ -51,9 +51,29 @@ fn a_request_for_no_permits_is_refused() {
 fn wrong_numbers_are_refused() {
     let permits = Semaphores::new(2);
     assert_eq!(permits.try_acquire(1, 3).unwrap_err(), LockError::TooMany { permits: 2 });
-    let none = Semaphores::new(0);
-    assert_eq!(none.acquire(1).wait().unwrap_err(), LockError::TooMany { permits: 0 });
-    assert!(permits.is_empty() && none.is_empty());
+    assert!(permits.is_empty());
+}
+
+#[test]
+#[should_panic(expected = "a key needs at least one permit")]
+fn semaphores_without_permits_are_refused() {
+    let _ = Semaphores::<u32>::builder(0);
+}
+
+/// What cannot fail before a close has an error of no other kind: of permits by key, of a latch.
+#[test]
+fn waits_without_limits_fail_by_a_close_only() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let permits = Semaphores::new(1);
+    let one: Result<_, Closed> = runtime.block_on(permits.acquire(1));
+    let waits = permits.entry_ref(&1).acquire();
+    permits.close();
+    let closed: Result<_, Closed> = runtime.block_on(waits);
+    assert!(one.is_ok() && closed.is_err());
+    let latch = Latch::new(1);
+    let opened = latch.opened();
+    drop(latch);
+    assert_eq!(runtime.block_on(opened), Err(Closed));
 }
 
 #[test]

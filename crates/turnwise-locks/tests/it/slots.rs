@@ -11,10 +11,8 @@ use std::time::Duration;
 use crate::common::{Wakes, must_end, poll, until};
 use turnwise::time::Timers;
 use turnwise::{Clock, VirtualClock};
-use turnwise_locks::{
-    Limits, LockError, RunSlotError, Slot, SlotBuildError, SlotError, SlotId, SlotPool,
-    SlotPoolBuilder, SlotState,
-};
+use turnwise_locks::slots::{RunSlotError, SlotBuildError, SlotError, SlotPoolBuilder, SlotState};
+use turnwise_locks::{Limits, LockError, Slot, SlotId, SlotPool};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -107,7 +105,7 @@ fn i3_the_wait_is_time() {
     timers.run_due();
     assert!(wakes.count() > 0);
     let refused = poll(&mut late, Waker::noop()).unwrap().unwrap_err();
-    assert_eq!(refused, SlotError::NotAcquired(LockError::TimedOut { waited: SECOND }));
+    assert_eq!(refused, SlotError::NotAcquired(LockError::TimedOut { waited: SECOND, key: None }));
     assert_eq!(refused.to_string(), "no slot was free in 1s");
     drop(slot);
     all_free(&pool, 1);
@@ -332,7 +330,7 @@ fn i5_a_failed_clean_up_is_quarantined() {
     // The job's value is not lost with the slot.
     mood.store(1, SeqCst);
     let run = pool.run(Limits::NONE, |_| 5);
-    assert_eq!(run, Err(RunSlotError::CleanUp { value: 5, error: failed.clone() }));
+    assert_eq!(run, Err(RunSlotError::CleanUp { value: 5, slot: id(0), error: failed.clone() }));
     mood.store(2, SeqCst);
     drop(other);
     let told_all = [(0, failed.clone()), (0, broken.clone()), (0, failed), (1, broken)];
@@ -412,7 +410,7 @@ fn i7_without_a_slot_nothing_is_run() {
     let pool = books.builder(1).build().unwrap();
     let slot = pool.try_acquire().unwrap();
     let run = pool.run(Limits::wait(Duration::ZERO), |_| panic!("there is no slot"));
-    let busy = SlotError::NotAcquired(LockError::Busy);
+    let busy = SlotError::NotAcquired(LockError::Busy { key: None });
     assert_eq!(run.unwrap_err(), RunSlotError::<(), _>::NotStarted(busy.clone()));
     assert_eq!(pool.try_acquire().unwrap_err(), busy);
     drop(slot);

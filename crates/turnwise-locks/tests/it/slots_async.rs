@@ -12,9 +12,8 @@ use std::time::Duration;
 use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{Promise, VirtualClock, promise};
-use turnwise_locks::{
-    Limits, LockError, RunSlotError, SlotError, SlotPool, SlotPoolBuilder, SlotRun, SlotState,
-};
+use turnwise_locks::slots::{RunSlotError, SlotError, SlotPoolBuilder, SlotRun, SlotState};
+use turnwise_locks::{Limits, LockError, SlotPool};
 
 const MS: Duration = Duration::from_millis(1);
 

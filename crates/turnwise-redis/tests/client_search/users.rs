@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use turnwise_redis::admission::Refused;
+use turnwise_redis::slots::{RunSlotError, SlotError};
 use turnwise_redis::{
-    Acquire, Guard, Limits, LockError, Owner, ReleaseError, Remote, RemoteBuilder, RunSlotError,
-    SlotError, SlotPool, StoreError,
+    Acquire, Guard, Limits, LockError, Owner, ReleaseError, Remote, RemoteBuilder, SlotPool,
+    StoreError,
 };
 
 use crate::books::{Held, until};
@@ -68,7 +69,7 @@ impl Host {
     fn is_said(&self, what: &str, error: &LockError, wait: Wait) {
         let right = match error {
             LockError::TimedOut { .. } => wait.is_some(),
-            LockError::Busy => wait == Some(PATIENCE),
+            LockError::Busy { .. } => wait == Some(PATIENCE),
             LockError::Store(error) => self.is_network(error),
             _ => self.net.is_dead(),
         };
@@ -185,7 +186,7 @@ impl Host {
         while !self.sim.is_calm() {
             self.think().await;
             let (limits, wait) = self.limits();
-            match self.wait("slot", wait, slots.take_within(limits)).await {
+            match self.wait("slot", wait, slots.acquire(limits)).await {
                 Some(Ok(guard)) => {
                     let name = format!("boxes/{}", guard.place());
                     self.uses(&name, guard, true).await;
@@ -208,7 +209,7 @@ impl Host {
                 let (lasts, name) = (until(), format!("desks/{}", slot.guard().place()));
                 let held = Held::Until(Arc::downgrade(&lasts));
                 let lives = |lasts: &Mutex<Instant>| {
-                    *lasts.lock().unwrap() = Instant::now() + slot.guard().remaining();
+                    *lasts.lock().unwrap() = Instant::now() + slot.guard().remaining().unwrap();
                 };
                 lives(&lasts);
                 if !slot.is_lost() {

@@ -17,7 +17,8 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use turnwise_locks::{AcquireSlot, Limits, LockError, Slot, SlotError, SlotId, SlotPool};
+use turnwise_locks::slots::{AcquireSlot, SlotError};
+use turnwise_locks::{Limits, LockError, Slot, SlotId, SlotPool};
 
 use crate::Problem;
 use crate::job::Job;

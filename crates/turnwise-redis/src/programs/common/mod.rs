@@ -262,7 +262,7 @@ pub(crate) fn failed(program: &str, error: &LockError) -> ExitCode {
     eprintln!("{program}: {error}");
     ExitCode::from(match error {
         LockError::Store(_) => UNAVAILABLE,
-        LockError::TimedOut { .. } | LockError::Busy => TRY_AGAIN,
+        LockError::TimedOut { .. } | LockError::Busy { .. } => TRY_AGAIN,
         LockError::Name(_) | LockError::LeaseTooShort => 2,
         _ => SOFTWARE,
     })

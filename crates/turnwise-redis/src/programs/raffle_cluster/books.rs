@@ -98,7 +98,7 @@ impl Books {
         admission: &Admission,
     ) -> Result<Report, Failure> {
         let rows = rows(admission)?;
-        let info = admission.info().wait().map_err(|error| unanswered(&error))?;
+        let info = admission.status().wait().map_err(|error| unanswered(&error))?;
         let info = info.map_err(|error| unanswered(&error))?;
         let (requests, seats) = (u64::from(options.requests), options.seats);
         let killed = self.entrants.iter().filter(|it| it.killed).count() as u64;
@@ -114,7 +114,7 @@ impl Books {
         wrong(count <= seats, format!("{count} rows for {seats} seats"));
         let full = living * requests >= seats;
         wrong(!full || count == seats, format!("{count} rows, and all {seats} were wanted"));
-        wrong(info.admitted == count, format!("{} were counted of {count} rows", info.admitted));
+        wrong(info.count == count, format!("{} were counted of {count} rows", info.count));
         wrong(
             self.closed == 0 || info.closed,
             "applicants were refused, and the admission is open".to_owned(),
