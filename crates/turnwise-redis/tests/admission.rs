@@ -44,7 +44,7 @@ contract! {
             let name = format!("{limit} of {applicants}");
             let admissions = admissions(&clients, &name, limit);
             let asked: Vec<_> = (0..applicants)
-                .map(|n| admissions[n % 3].admit(&format!("a{n}"), format!("row {n}")))
+                .map(|n| admissions[n % 3].admit(format!("a{n}"), format!("row {n}")))
                 .collect();
             let mut places = BTreeMap::new();
             for (n, asked) in asked.into_iter().enumerate() {
@@ -162,9 +162,9 @@ contract! {
         let clients = world.clients(2);
         let admissions = admissions(&clients, "a", 2);
         for round in 0..10 {
-            let held = [0, 1].map(|n| admissions[n].reserve(&format!("h{round}.{n}")).wait().unwrap());
+            let held = [0, 1].map(|n| admissions[n].reserve(format!("h{round}.{n}")).wait().unwrap());
             let asked: Vec<_> =
-                (0..4).map(|n| admissions[n % 2].reserve(&format!("w{round}.{n}"))).collect();
+                (0..4).map(|n| admissions[n % 2].reserve(format!("w{round}.{n}"))).collect();
             if round % 2 == 0 {
                 until("they wait", || status(&admissions[0]).waiting > 0);
             }
@@ -176,7 +176,7 @@ contract! {
             });
         }
         // A waiter without hope is dismissed.
-        let held = [0, 1].map(|n| admissions[n].reserve(&format!("h{n}")).wait().unwrap());
+        let held = [0, 1].map(|n| admissions[n].reserve(format!("h{n}")).wait().unwrap());
         let (began, limit) = (Instant::now(), Duration::from_millis(300));
         let late = admissions[0].admit_within("late", "", Limits::wait(limit)).wait();
         match late {
@@ -193,7 +193,7 @@ contract! {
         let clients = world.clients(3);
         let admissions = admissions(&clients, "a", 1);
         let held = admissions[0].reserve("ada").wait().unwrap();
-        let waits: Vec<_> = (0..6).map(|n| admissions[n % 3].admit(&format!("w{n}"), "")).collect();
+        let waits: Vec<_> = (0..6).map(|n| admissions[n % 3].admit(format!("w{n}"), "")).collect();
         until("they wait", || status(&admissions[0]).waiting == 6);
         admissions[1].close().wait().unwrap().unwrap();
         for asked in waits {

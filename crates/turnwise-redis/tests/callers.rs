@@ -312,7 +312,7 @@ fn a_store_that_panics_takes_no_runtime_away() {
     let store = Arc::new(Watched { store: MemoryStore::new(), panics, called });
     let locks = Remote::builder().over(store.clone()).unwrap().locks();
     for number in 0..9 {
-        catch_unwind(AssertUnwindSafe(|| locks.lock(&format!("a{number}")).wait())).unwrap_err();
+        catch_unwind(AssertUnwindSafe(|| locks.lock(format!("a{number}")).wait())).unwrap_err();
     }
     locks.lock("b").wait().unwrap().release().wait().unwrap();
     let called = store.called.lock().unwrap();

@@ -61,7 +61,7 @@ fn a_store_in_memory_forgets_what_nobody_uses() {
     let held = locks.lock_within("held", limits).wait().unwrap();
     let mut last = held.fence();
     for number in 0..500 {
-        let guard = locks.lock(&format!("order {number}")).wait().unwrap();
+        let guard = locks.lock(format!("order {number}")).wait().unwrap();
         last = guard.fence();
         guard.release().wait().unwrap();
     }

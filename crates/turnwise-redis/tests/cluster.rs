@@ -119,7 +119,7 @@ fn a_node_is_killed_and_its_replica_takes_over() {
     let remote = builder().connect(&cluster.url()).unwrap();
     let locks = remote.locks();
     let held: Vec<_> =
-        (0..12).map(|number| locks.lock(&format!("{number}")).wait().unwrap()).collect();
+        (0..12).map(|number| locks.lock(format!("{number}")).wait().unwrap()).collect();
     let boards = boards(&remote, 8);
     let all: Vec<_> = (0..12).map(|number| boards.of(&format!("{number}")).unwrap()).collect();
     for board in &all {
@@ -150,7 +150,7 @@ fn holds_are_renewed_on_all_nodes() {
     let remote = builder().lease(lease).connect(&cluster.url()).unwrap();
     let locks = remote.locks();
     let held: Vec<_> =
-        (0..24).map(|number| locks.lock(&format!("{number}")).wait().unwrap()).collect();
+        (0..24).map(|number| locks.lock(format!("{number}")).wait().unwrap()).collect();
     let began = Instant::now();
     until("three leases have passed", || began.elapsed() > lease * 3);
     for guard in held {
@@ -170,7 +170,7 @@ fn owners_of_slots_are_learned_from_redirections() {
     let url = format!("redis://few:secret@127.0.0.1:{}/", cluster.nodes[0].port);
     let locks = builder().connect(&url).unwrap().locks();
     for number in 0..12 {
-        let guard = locks.lock(&format!("{number}")).wait().unwrap();
+        let guard = locks.lock(format!("{number}")).wait().unwrap();
         assert_eq!(guard.release().wait(), Ok(()));
     }
 }

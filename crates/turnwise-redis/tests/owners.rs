@@ -92,7 +92,7 @@ fn renewals_of_many_locks_are_few_commands() {
     });
     let remote = Remote::builder().lease(LEASE * 10).connect(&proxy.url()).unwrap();
     let locks = remote.locks();
-    let held: Vec<_> = (0..300).map(|n| locks.lock(&n.to_string()).wait().unwrap()).collect();
+    let held: Vec<_> = (0..300).map(|n| locks.lock(n.to_string()).wait().unwrap()).collect();
     let calls = || counted.load(SeqCst);
     let before = calls();
     pass(LEASE * 20);
@@ -106,7 +106,7 @@ fn renewals_of_many_locks_are_few_commands() {
 fn each_of_many_holds_ends_for_itself() {
     for (remote, _server) in remotes() {
         let locks = remote.locks();
-        let kept: Vec<_> = (0..9).map(|n| locks.lock(&n.to_string()).wait().unwrap()).collect();
+        let kept: Vec<_> = (0..9).map(|n| locks.lock(n.to_string()).wait().unwrap()).collect();
         let short = locks.lock_within("short", Limits::NONE.lease(SHORT)).wait().unwrap();
         let (lost, forced) = (short.lost(), kept[3].lost());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
