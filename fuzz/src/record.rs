@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::face::Handle;
-use crate::ledger::{ACCEPTED, Kind, NOBODY, RUN, Token, described, finding, lacks, messages};
+use crate::ledger::{
+    ACCEPTED, Kind, NOBODY, RUN, TOLD, Token, described, finding, lacks, messages,
+};
 use crate::plan::{OnPanic, Time};
 use crate::timing;
 use crate::user::World;
@@ -193,7 +195,9 @@ impl Record {
             let about = format!("{what}, {known}, told {told}, discarded {discarded}, {stats:?}");
             finding("numbers do not agree", &format!("actor {at}: {about}"));
         };
-        if hooked && discarded > 0 || !hooked && discarded < lost {
+        // Questions whose askers have left.
+        let unheard = messages(at, 0, RUN | TOLD);
+        if hooked && discarded > unheard || !hooked && discarded < lost {
             says("discarded");
         }
         let Some(stats) = stats else { return };

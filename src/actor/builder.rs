@@ -126,7 +126,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     ///
     /// Questions are not handed to it (askers get an error), nor are closures of a waiting caller
     /// (they stay with the caller). A question whose reply was dropped has no asker: it is dropped,
-    /// and counted as [`undelivered`](crate::snapshot::Stats::undelivered) only.
+    /// and counted as [`discarded`](crate::snapshot::ActorSnapshot::discarded).
     ///
     /// # Examples
     /// ```

@@ -39,8 +39,9 @@ pub struct ActorSnapshot {
     pub closed: bool,
     /// Why it was stopped, if it was.
     pub stopped: Option<StopCause>,
-    /// Messages that it has accepted, not handled, and dropped, because it has no [undelivered
-    /// hook](crate::ActorBuilder::on_undelivered). Counted for every actor.
+    /// Messages that it has accepted, not handled, and dropped: because it has no [undelivered
+    /// hook](crate::ActorBuilder::on_undelivered), or because they are questions whose reply was
+    /// dropped before. Counted for every actor.
     pub discarded: u64,
     /// Counts of its messages by outcome, if it is [counted](crate::ActorBuilder::counted).
     pub stats: Option<Stats>,

@@ -131,7 +131,8 @@ pub struct Stats {
     /// Messages that were accepted and not handled: they went to the undelivered hook, their asker
     /// got an error, their closure stayed with its caller, or they were discarded.
     pub undelivered: u64,
-    /// Those of them that were dropped, for the actor has no undelivered hook.
+    /// Those of them that were dropped, for the actor has no undelivered hook, or they are questions
+    /// whose reply was dropped before.
     pub discarded: u64,
     /// Drains that have spent their budget, and left what was left to the executor.
     pub handed_off: u64,
@@ -204,8 +205,8 @@ impl Header {
         self.report(&Event::Undelivered);
     }
 
-    /// A message that was accepted is about to be dropped: there is no hook. It is counted for
-    /// every actor.
+    /// A message that was accepted is dropped: there is no hook, or it is a question without an
+    /// asker. It is counted for every actor.
     #[cold]
     pub(crate) fn discards(&self) {
         let ext = self.ext_made();
@@ -217,7 +218,7 @@ impl Header {
         self.report(&Event::Discarded);
     }
 
-    /// Messages that were dropped for want of a hook.
+    /// Messages that were dropped for want of a hook, or of an asker.
     pub(crate) fn discarded(&self) -> u64 {
         // Ordering: Relaxed. A number by itself.
         self.ext().map_or(0, |ext| ext.discarded.load(Relaxed))
@@ -253,7 +254,10 @@ fn say(header: &Header, event: &Event<'_>) {
         Event::Refused { reason, messages } => event!(DEBUG, messages, "not accepted: {reason}"),
         Event::Undelivered => {}
         Event::Discarded => {
-            event!(WARN, "message discarded: accepted, not handled, and no undelivered hook");
+            event!(
+                WARN,
+                "message discarded: accepted, not handled, with no hook or asker to go to"
+            );
         }
         Event::HandedOff => event!(TRACE, "budget spent: the rest goes to the executor"),
     };

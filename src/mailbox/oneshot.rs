@@ -201,11 +201,11 @@ impl<F: Question, R> Answerer<F, R> {
         Some((question, Accepted(self)))
     }
 
-    /// Gives the answer.
+    /// Gives the answer; false if its asker had left, and it is dropped.
     ///
     /// # Safety
     /// The caller has won the question ([`accept`](Self::accept)), and answers it once.
-    pub(crate) unsafe fn answer(&self, answer: Result<R, AskError>) {
+    pub(crate) unsafe fn answer(&self, answer: Result<R, AskError>) -> bool {
         let cell = self.cell();
         // SAFETY: Q2: not done yet.
         cell.answer.with_mut(|slot| unsafe { *slot = Some(answer) });
@@ -217,11 +217,13 @@ impl<F: Question, R> Answerer<F, R> {
             let waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
             waiter.into_iter().for_each(Waiter::wake);
         }
-        if before < 2 * SIDE {
+        let is_heard = before >= 2 * SIDE;
+        if !is_heard {
             // SAFETY: Q2: the asker had left before it was done.
             let unclaimed = cell.answer.with_mut(|slot| unsafe { (*slot).take() });
             panic::ignore(|| drop(unclaimed));
         }
+        is_heard
     }
 
     /// This side is done with the cell. Its question must have been moved out.
@@ -262,12 +264,13 @@ impl<F: Question, R> Answerer<F, R> {
 pub(crate) struct Accepted<F: Question, R>(Answerer<F, R>);
 
 impl<F: Question, R> Accepted<F, R> {
-    /// Gives the answer and leaves.
-    pub(crate) fn finish(self, answer: Result<R, AskError>) {
+    /// Gives the answer and leaves; false if the asker had left before.
+    pub(crate) fn finish(self, answer: Result<R, AskError>) -> bool {
         let Accepted(side) = self;
         // SAFETY: Q1: it was won, and this is the one answer.
-        unsafe { side.answer(answer) };
+        let is_heard = unsafe { side.answer(answer) };
         side.leave();
+        is_heard
     }
 }
 

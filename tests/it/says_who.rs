@@ -348,6 +348,30 @@ fn messages_that_are_discarded_are_counted() {
 }
 
 #[test]
+fn questions_without_an_asker_are_discarded() {
+    for hooked in [false, true] {
+        let queue = DrainQueue::new();
+        let system = System::new();
+        let builder = Actor::builder().counted(true).executor(queue.handle());
+        let builder = match hooked {
+            true => builder.on_undelivered(|_| unreachable!("it is a question")),
+            false => builder,
+        };
+        let actor = system.spawn(builder, 0).unwrap();
+        drop(actor.call(|n| *n += 1));
+        drop(actor.run(async |n| *n += 1));
+        let (asked, awaited) = (actor.call(|n| *n), actor.run(async |n| *n));
+        actor.stop();
+        queue.run_until_idle();
+        assert!(asked.wait().is_err() && awaited.wait().is_err());
+        let snapshot = actor.snapshot();
+        assert_eq!((snapshot.discarded, system.snapshot().discarded), (2, 2), "{hooked}");
+        let stats = snapshot.stats.unwrap();
+        assert_eq!((stats.undelivered, stats.discarded), (4, 2));
+    }
+}
+
+#[test]
 fn a_system_counts_what_its_actors_have_discarded() {
     let queue = DrainQueue::new();
     let system = System::new();

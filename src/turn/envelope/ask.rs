@@ -65,7 +65,10 @@ impl<S: 'static, L: Message<S>> Stays for Ask<S, L> {
     }
 
     fn discard(&mut self, place: Place<'_, S>) {
-        answer(self.answerer.take(), why_not(place.header()).into());
+        let header = place.header();
+        if !answer(self.answerer.take(), why_not(header).into()) {
+            header.discards();
+        }
     }
 
     fn panicked(&mut self, place: Place<'_, S>, panic: Payload) {
@@ -100,10 +103,14 @@ impl<S, L: Message<S>> Drop for Ask<S, L> {
 }
 
 /// Answers a question that is not run, unless its asker has withdrawn it. The asker's poll may be
-/// what calls this: a panic of the question's drop is ignored, for the answer is there.
-fn answer<S, L: Message<S>>(answerer: Option<Answerer<Asked<S, L>, L::Answer>>, error: AskError) {
-    if let Some((question, accepted)) = answerer.and_then(Answerer::start) {
-        accepted.finish(Err(error));
-        panic::ignore(|| drop(question));
-    }
+/// what calls this: a panic of the question's drop is ignored, for the answer is there. False if
+/// the asker has left, so that the question is dropped without a word to anybody.
+fn answer<S, L: Message<S>>(
+    answerer: Option<Answerer<Asked<S, L>, L::Answer>>,
+    error: AskError,
+) -> bool {
+    let Some((question, accepted)) = answerer.and_then(Answerer::start) else { return true };
+    let is_heard = accepted.finish(Err(error));
+    panic::ignore(|| drop(question));
+    is_heard
 }

@@ -201,13 +201,13 @@ impl<M: Suspends> Held<M> {
         unsafe { self.answerer().answer(answer) };
     }
 
-    /// Answers a turn that has not begun, unless its asker has it back.
-    fn refuse(mut self, error: AskError) {
-        if let Some(message) = self.start() {
-            // SAFETY: Q1: `start` has won the question, and the right to the turn goes with this.
-            unsafe { self.answerer().answer(Err(error)) };
-            panic::ignore(|| drop(message));
-        }
+    /// Answers a turn that has not begun, unless its asker has it back; false if the asker has left.
+    fn refuse(mut self, error: AskError) -> bool {
+        let Some(message) = self.start() else { return true };
+        // SAFETY: Q1: `start` has won the question, and the right to the turn goes with this.
+        let is_heard = unsafe { self.answerer().answer(Err(error)) };
+        panic::ignore(|| drop(message));
+        is_heard
     }
 }
 
@@ -295,8 +295,8 @@ impl<M: Suspends> Awaited<M> {
             let why = AskError::from(reason);
             turn.slot().cut(|future| M::cut(future, &why)).unwrap_or_else(panic::discard);
             turn.finish(header, Err(AskError::Aborted(ActorName::ANY)));
-        } else {
-            turn.refuse(reason.into());
+        } else if !turn.refuse(reason.into()) {
+            header.discards();
         }
     }
 
@@ -329,7 +329,7 @@ impl<M: Suspends> Envelope for Resumed<M> {
 
 impl<M: Suspends> Answers for Awaited<M> {
     fn refuse(mut self, reason: Reason) {
-        self.turn.take().into_iter().for_each(|turn| turn.refuse(reason.clone().into()));
+        self.turn.take().into_iter().for_each(|turn| _ = turn.refuse(reason.clone().into()));
     }
 
     fn leave(mut self) {
@@ -342,7 +342,7 @@ impl<M: Suspends> Drop for Awaited<M> {
     fn drop(&mut self) {
         // One that was withdrawn from its seat. In a node it is never dropped: it is run or
         // discarded.
-        self.turn.take().into_iter().for_each(|turn| turn.refuse(Cut::Lost.into()));
+        self.turn.take().into_iter().for_each(|turn| _ = turn.refuse(Cut::Lost.into()));
     }
 }
 
