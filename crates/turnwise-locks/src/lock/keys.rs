@@ -299,7 +299,7 @@ impl<L> LocksBuilder<L> {
         self
     }
 
-    /// What it makes, changed.
+    /// Changes the locks that are made.
     pub(super) fn then(self, change: impl FnOnce(&mut L) + Send + Sync + 'static) -> Self
     where
         L: 'static,
