@@ -131,8 +131,8 @@ pub struct Stats {
     /// Messages that were accepted and not handled: they went to the undelivered hook, their asker
     /// got an error, their closure stayed with its caller, or they were discarded.
     pub undelivered: u64,
-    /// Those of them that were dropped, for the actor has no undelivered hook, or they are questions
-    /// whose reply was dropped before.
+    /// Those of them that were dropped, for the actor has no undelivered hook, or they are
+    /// questions whose reply was dropped before.
     pub discarded: u64,
     /// Drains that have spent their budget, and left what was left to the executor.
     pub handed_off: u64,

@@ -201,7 +201,8 @@ impl<M: Suspends> Held<M> {
         unsafe { self.answerer().answer(answer) };
     }
 
-    /// Answers a turn that has not begun, unless its asker has it back; false if the asker has left.
+    /// Answers a turn that has not begun, unless its asker has it back. False if the asker has
+    /// left.
     fn refuse(mut self, error: AskError) -> bool {
         let Some(message) = self.start() else { return true };
         // SAFETY: Q1: `start` has won the question, and the right to the turn goes with this.
