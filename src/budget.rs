@@ -18,9 +18,9 @@
 //! The drain of a caller that waits ([`Until`]) looks after every turn. Before the caller's own
 //! message is done, only the caller's deadline ends it; afterwards the budget does.
 //!
-//! - M1: a budget ends a drain only if another thread can go on with it (an argument of
-//!   [`Meter::look`]). Then the drain is handed off before it lets go (R8), or, if nothing is left,
-//!   simply ends.
+//! - BUDGET-1: a budget ends a drain only if another thread can go on with it (an argument of
+//!   [`Meter::look`]). Then the drain is handed off before it lets go (MAILBOX-8), or, if nothing
+//!   is left, simply ends.
 
 #![forbid(unsafe_code)]
 

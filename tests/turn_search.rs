@@ -726,8 +726,8 @@ const STEPS: &[&str] = &[
     "wakes itself",
 ];
 
-/// W5: with more wakers than can be counted, the turn is woken as usual, is never lost, and never
-/// freed.
+/// TURN-5: with more wakers than can be counted, the turn is woken as usual, is never lost, and
+/// never freed.
 #[test]
 fn more_wakers_than_can_be_counted_keep_the_turn() {
     const MOST: usize = 7;

@@ -88,7 +88,7 @@ std::thread_local! {
     static REACHED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Counts a call that may block (R13).
+/// Counts a call that may block (MAILBOX-13).
 pub(crate) fn count_wait() {
     WAITS.set(WAITS.get() + 1);
 }

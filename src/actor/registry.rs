@@ -5,10 +5,11 @@
 //! wait. So the registry holds actors that have not ended, those included whose last handle has
 //! gone and which are still being run. It holds their memory, and keeps no actor going.
 //!
-//! - L1: nothing is added once `open` is false, and it never becomes true again. So what a shutdown
-//!   finds when it seals a system is all that there will ever be.
-//! - L2: no user code runs under the lock. An actor is made there, which calls the allocator alone;
-//!   a member that is removed is dropped after it, for its last reference may drop hooks.
+//! - REGISTRY-1: nothing is added once `open` is false, and it never becomes true again. So what a
+//!   shutdown finds when it seals a system is all that there will ever be.
+//! - REGISTRY-2: no user code runs under the lock. An actor is made there, which calls the
+//!   allocator alone; a member that is removed is dropped after it, for its last reference may drop
+//!   hooks.
 //! - REMOVED: a member is removed under the lock, and `open` read there; then those that wait are
 //!   woken. Who waits stands in the list before the look at the members, so either the look misses
 //!   the member, or the wake-up comes after it.

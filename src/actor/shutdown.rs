@@ -22,15 +22,16 @@
 //! A limit of zero is one attempt, in which all that may end here does. With any other limit the
 //! clock is looked at after each end that ran here. What hooks that run here send is not run here.
 //!
-//! - Y1: sealed first; then nothing is added, so the list of members only gets shorter (L1).
-//! - Y2: a member in whose turn the calling thread is cannot end before the call returns. The call
-//!   is refused before anything has changed.
-//! - Y3: inside the turn of another actor, the call waits for one member after the other, as it
-//!   would for the end of each. So a wait that closes a circle is refused, as all such waits are
-//!   (`thread::waits_for`).
-//! - Y4: a worker of a pool that waits leaves its place to another thread meanwhile.
-//! - Y5: between two steps a member is a number: the drop of its memory may run hooks, which would
-//!   be after the limit.
+//! - SHUTDOWN-1: sealed first; then nothing is added, so the list of members only gets shorter
+//!   (REGISTRY-1).
+//! - SHUTDOWN-2: a member in whose turn the calling thread is cannot end before the call returns.
+//!   The call is refused before anything has changed.
+//! - SHUTDOWN-3: inside the turn of another actor, the call waits for one member after the other,
+//!   as it would for the end of each. So a wait that closes a circle is refused, as all such waits
+//!   are (`thread::waits_for`).
+//! - SHUTDOWN-4: a worker of a pool that waits leaves its place to another thread meanwhile.
+//! - SHUTDOWN-5: between two steps a member is a number: the drop of its memory may run hooks,
+//!   which would be after the limit.
 
 #![forbid(unsafe_code)]
 
@@ -192,7 +193,7 @@ impl Course {
     }
 
     /// This thread goes on with it, unless it is inside a turn of a member that it would wait for
-    /// (Y2); for the task of this waker, if there is one.
+    /// (SHUTDOWN-2); for the task of this waker, if there is one.
     fn enter(&mut self, task: Option<&Waker>) -> Result<(), Reason> {
         let (inside, in_turn): (Vec<_>, _) =
             with_local(|local| (local.running().collect(), local.in_turn()));
@@ -245,7 +246,7 @@ impl Course {
     }
 
     /// Waits until all have ended; false if the time is over before. An error: it would wait for
-    /// ever (Y3).
+    /// ever (SHUTDOWN-3).
     fn wait(&self, deadline: Cutoff<'_>) -> Result<bool, Reason> {
         if self.shared.has_ended() {
             return Ok(true);

@@ -65,9 +65,9 @@ impl<S: 'static> Plan<S> {
 impl<S: 'static> Observer for BatchHook<S> {
     fn batch_ends(&self, owner: &dyn Held, turns: u64) -> Result<(), Payload> {
         let hook = |state: &mut S| (self.0)(state, turns);
-        // SAFETY: B1: the owner calls this between two turns, so nothing borrows the state, and
-        // before the actor ends, so it is there. It is an S: the hook was made for the plan of such
-        // a state, whose settings are those of its cells alone.
+        // SAFETY: HEADER-1: the owner calls this between two turns, so nothing borrows the state,
+        // and before the actor ends, so it is there. It is an S: the hook was made for the plan of
+        // such a state, whose settings are those of its cells alone.
         panic::catch(|| unsafe { Cell::with_state(owner.cell(), hook) })
     }
 }

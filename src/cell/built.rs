@@ -5,8 +5,8 @@
 //! between the settings, which are read whenever an actor is sent to, and the count, which moves
 //! whenever one is made or freed: these are in different cache lines.
 //!
-//! - C1: a built configuration is there as long as it is counted. Nothing in it changes but the
-//!   count.
+//! - BUILT-1: a built configuration is there as long as it is counted. Nothing in it changes but
+//!   the count.
 
 use std::marker::PhantomData;
 use std::mem::offset_of;
@@ -32,8 +32,8 @@ impl<S> Built<S> {
 /// One count of a built configuration.
 pub(crate) struct BuiltRef<S>(NonNull<Built<S>>, PhantomData<fn(S) -> S>);
 
-// SAFETY: C1: all that is reached through it is a count, settings and hooks that are Send and Sync.
-// The last reference drops them on its thread. A hook gets a state that its caller owns.
+// SAFETY: BUILT-1: all that is reached through it is a count, settings and hooks that are Send and
+// Sync. The last reference drops them on its thread. A hook gets a state that its caller owns.
 unsafe impl<S: Send> Send for BuiltRef<S> {}
 // SAFETY: a shared reference reads settings, and calls hooks that are Sync.
 unsafe impl<S: Send> Sync for BuiltRef<S> {}
@@ -49,7 +49,7 @@ impl<S> BuiltRef<S> {
     }
 
     fn built(&self) -> &Built<S> {
-        // SAFETY: C1: this reference is counted.
+        // SAFETY: BUILT-1: this reference is counted.
         unsafe { self.0.as_ref() }
     }
 
@@ -92,8 +92,8 @@ impl<S> BuiltRef<S> {
     /// `base` came from [`into_base`](Self::into_base) of this type. Its last count was given up,
     /// and this is called once.
     pub(super) unsafe fn free(base: NonNull<Config>) {
-        // SAFETY: C1: `new` made it as a box of this type, and the caller has its last count. The
-        // box goes last: what is dropped before is user code.
+        // SAFETY: BUILT-1: `new` made it as a box of this type, and the caller has its last count.
+        // The box goes last: what is dropped before is user code.
         let mut built = unsafe { Box::from_raw(base.cast::<Built<S>>().as_ptr()) };
         built.uses.end();
         built.hooks.free();
@@ -113,7 +113,7 @@ impl<S> Drop for BuiltRef<S> {
     #[inline]
     fn drop(&mut self) {
         if self.built().uses.release() {
-            // SAFETY: C1: that was the last count.
+            // SAFETY: BUILT-1: that was the last count.
             unsafe { reclaim(Dead::Built(self.0.cast())) }
         }
     }

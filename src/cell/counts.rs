@@ -1,8 +1,8 @@
-//! How many handles an actor has, and how many hold its memory: B2 and B3 of [`super::header`]; and
-//! how many share a built configuration ([`super::built`]).
+//! How many handles an actor has, and how many hold its memory: HEADER-2 and HEADER-3 of
+//! [`super::header`]; and how many share a built configuration ([`super::built`]).
 //!
 //! - GONE: `fetch_sub` Release -> Acquire fence at 0, for each count, or an Acquire load that finds
-//!   one reference left (B5). What follows the last one comes after all that the others did.
+//!   one reference left (HEADER-5). What follows the last one comes after all that the others did.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,7 @@ impl Counts {
         guard_overflow(self.handles.fetch_add(1, Relaxed));
     }
 
-    /// One more handle, unless they are all gone (B2).
+    /// One more handle, unless they are all gone (HEADER-2).
     pub(crate) fn try_retain_handle(&self) -> bool {
         let more = |n: u32| if n == 0 { None } else { Some(n + 1) };
         // Ordering: Relaxed, as for a clone: what a handle reaches is carried by the word.
@@ -85,7 +85,7 @@ impl Counts {
     }
 
     /// True if the reference of all handles together is the only one. Called when they are gone:
-    /// then a yes is final (B5).
+    /// then a yes is final (HEADER-5).
     #[inline]
     pub(crate) fn is_sole(&self) -> bool {
         self.life.check();

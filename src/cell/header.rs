@@ -13,21 +13,22 @@
 //! threads, the cause of a stop) is an allocation that takes its place there when the actor is
 //! watched or stops by a panic: a [`Fork`], with the settings once more.
 //!
-//! - B1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one to the
-//!   next), and is there until ENDED is set.
-//! - B2: `handles` counts handles. It never rises from 0. The step that takes it to 0 raises
+//! - HEADER-1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one
+//!   to the next), and is there until ENDED is set.
+//! - HEADER-2: `handles` counts handles. It never rises from 0. The step that takes it to 0 raises
 //!   ORPHAN; the owner then takes the state out.
-//! - B3: `refs` counts [`Ref`](super::refs::Ref)s, plus one for the handles all together, given up
-//!   by the owner that deals with ORPHAN. So the memory is there for the mailbox's owner. At 0
-//!   it is freed.
-//! - B4: `config` changes once at most, from what the cell was made with (its *base*) to a fork of
-//!   that. Both live as long as the cell: a cell gives its base up, and frees its fork, when it is
-//!   freed.
-//! - B5: a thread that has taken `handles` to 0, then finds the word idle, and then `refs` at 1, is
-//!   alone with the cell. An idle word says that the mailbox has no owner and that no entry is out;
-//!   only a handle could change that, or a reference of a pending one. A reference could make
-//!   another, and one may have taken the place of an entry just now (LEFT): the count shows it.
-//! - B6: SCHEDULED in the word stands for the entry that is out
+//! - HEADER-3: `refs` counts [`Ref`](super::refs::Ref)s, plus one for the handles all together,
+//!   given up by the owner that deals with ORPHAN. So the memory is there for the mailbox's owner.
+//!   At 0 it is freed.
+//! - HEADER-4: `config` changes once at most, from what the cell was made with (its *base*) to a
+//!   fork of that. Both live as long as the cell: a cell gives its base up, and frees its fork,
+//!   when it is freed.
+//! - HEADER-5: a thread that has taken `handles` to 0, then finds the word idle, and then `refs` at
+//!   1, is alone with the cell. An idle word says that the mailbox has no owner and that no entry
+//!   is out; only a handle could change that, or a reference of a pending one. A reference could
+//!   make another, and one may have taken the place of an entry just now (LEFT): the count shows
+//!   it.
+//! - HEADER-6: SCHEDULED in the word stands for the entry that is out
 //!   ([`Scheduled`](super::refs::Scheduled)), which has no count. The one that takes `refs` to 0
 //!   and finds SCHEDULED raised leaves the memory to that entry; the second of the two frees it
 //!   (LEFT).
@@ -99,7 +100,7 @@ pub(crate) struct Ext {
     pub(super) told: Mutex<Told>,
     /// Its restarts.
     pub(crate) restarts: History,
-    /// The turn that waits, or has waited and is not over (W3 of [`turn`](super::turn)).
+    /// The turn that waits, or has waited and is not over (TURN-3 of [`turn`](super::turn)).
     pub(crate) turn: Mutex<Option<Keeper>>,
     /// Set once the actor has enrolled with its executor. Owner only.
     enrolled: AtomicU32,
@@ -169,7 +170,7 @@ impl Header {
     /// The actor's configuration.
     #[inline]
     pub(crate) fn config(&self) -> &Config {
-        // SAFETY: B4: static, or alive as long as the cell.
+        // SAFETY: HEADER-4: static, or alive as long as the cell.
         unsafe { &*self.config_ptr() }
     }
 
@@ -181,8 +182,8 @@ impl Header {
 
     /// The fork of the cell, if this is one: what `config` was seen to be.
     fn fork_at(&self, config: *mut Config) -> Option<&Fork> {
-        // SAFETY: B4: what `config` was is there as long as the cell, and says itself whether it is
-        // the first field of a fork.
+        // SAFETY: HEADER-4: what `config` was is there as long as the cell, and says itself whether
+        // it is the first field of a fork.
         unsafe { ((*config).kind == Kind::Fork).then(|| &*config.cast::<Fork>()) }
     }
 
@@ -213,7 +214,7 @@ impl Header {
             if let Some(fork) = self.fork_at(config) {
                 return &fork.ext;
             }
-            // SAFETY: B4: it is the cell's base, which has an address.
+            // SAFETY: HEADER-4: it is the cell's base, which has an address.
             let made = unsafe { Box::new(Fork::of(NonNull::new_unchecked(config))) };
             let made = Box::into_raw(made);
             // Ordering: Release, writer side of CONFIG. A failure is read again above.
@@ -499,8 +500,9 @@ pub(super) unsafe fn counts<'a>(cell: *const Header) -> &'a Counts {
     unsafe { &*cell.byte_add((*cell).config().vtable.counts).cast::<Counts>() }
 }
 
-/// The address of a cell, in the hand of something that keeps it: a count (B3), the entry (B6), or
-/// the ownership of its mailbox (O1). It is no copy: another one is made for another keeper.
+/// The address of a cell, in the hand of something that keeps it: a count (HEADER-3), the entry
+/// (HEADER-6), or the ownership of its mailbox (OWNER-1). It is no copy: another one is made for
+/// another keeper.
 #[repr(transparent)]
 pub(super) struct CellPtr(NonNull<Header>);
 
@@ -555,8 +557,8 @@ impl CellPtr {
     }
 }
 
-/// The right to a mailbox (O1), by itself. It is made by the step that wins the mailbox, and keeps
-/// the cell.
+/// The right to a mailbox (OWNER-1), by itself. It is made by the step that wins the mailbox, and
+/// keeps the cell.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(super) struct Own {
     pub(super) cell: CellPtr,
@@ -569,7 +571,7 @@ impl Own {
     #[inline(always)]
     pub(super) fn of(cell: &CellPtr, won: Won) -> Self {
         assert!(won.is_of(&cell.header().word), "the right to another mailbox");
-        // SAFETY: O1: as long as a mailbox is owned, its cell is there.
+        // SAFETY: OWNER-1: as long as a mailbox is owned, its cell is there.
         let cell = unsafe { cell.again() };
         Own { cell, thread: PhantomData }
     }
@@ -594,7 +596,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // O2. In a release build the mailbox is stuck, which harms no memory.
+        // OWNER-2. In a release build the mailbox is stuck, which harms no memory.
         debug_assert!(std::thread::panicking(), "an owner was dropped without letting go");
     }
 }

@@ -17,9 +17,10 @@
 //! is sent, and it is over before the mailbox is released, left pending, or looked at for more. A
 //! turn that is suspended leaves its batch open, in the actor's memory.
 //!
-//! - P1: a batch ends between two turns of its owner, and does not unwind: a panic of an observer,
-//!   of the user's hook above all, goes to the panic hook and the policy.
-//! - P2: a batch with a turn ends once, before the mailbox is let go, also if it was stopped.
+//! - OBSERVE-1: a batch ends between two turns of its owner, and does not unwind: a panic of an
+//!   observer, of the user's hook above all, goes to the panic hook and the policy.
+//! - OBSERVE-2: a batch with a turn ends once, before the mailbox is let go, also if it was
+//!   stopped.
 //!
 //! A subscriber of `tracing` is user code ([`crate::panic`]): it is called under no lock, and its
 //! panic is ignored.

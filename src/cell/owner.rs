@@ -6,9 +6,9 @@
 //! is to go on with is left pending, and won again there. One that lies in a suspended turn
 //! ([`Resting`]) is on no thread, and becomes an owner again on the one that wakes the turn.
 //!
-//! - O1: one owner at a time (R1). While there is one, the cell is there: the handles' own
-//!   reference is given up by the owner that ends the actor alone (B3).
-//! - O2: an owner is not dropped: it is released, left pending, or ends the actor for good.
+//! - OWNER-1: one owner at a time (MAILBOX-1). While there is one, the cell is there: the handles'
+//!   own reference is given up by the owner that ends the actor alone (HEADER-3).
+//! - OWNER-2: an owner is not dropped: it is released, left pending, or ends the actor for good.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -48,7 +48,8 @@ pub(crate) struct Claimed {
     own: Own,
 }
 
-// SAFETY: O1: while there is an owner, the cell is there, and no other thread owns the mailbox.
+// SAFETY: OWNER-1: while there is an owner, the cell is there, and no other thread owns the
+// mailbox.
 unsafe impl Held for Owner {
     #[inline(always)]
     fn cell(&self) -> *const Header {
@@ -56,7 +57,7 @@ unsafe impl Held for Owner {
     }
 }
 
-// SAFETY: O1: a claim is the ownership of a mailbox, in fewer words.
+// SAFETY: OWNER-1: a claim is the ownership of a mailbox, in fewer words.
 unsafe impl Held for Claimed {
     #[inline(always)]
     fn cell(&self) -> *const Header {
@@ -69,7 +70,7 @@ unsafe impl Held for Claimed {
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
 pub(crate) struct ClaimedBy<S>(Claimed, PhantomData<fn(S) -> S>);
 
-// SAFETY: O1: it is a claim, and of a mailbox whose state has that type.
+// SAFETY: OWNER-1: it is a claim, and of a mailbox whose state has that type.
 unsafe impl<S> Held for ClaimedBy<S> {
     #[inline(always)]
     fn cell(&self) -> *const Header {
@@ -82,8 +83,8 @@ impl<S> ClaimedBy<S> {
     #[inline(always)]
     pub(crate) fn turn<R>(&mut self, f: impl FnOnce(&mut S, InTurn<'_, S>) -> R) -> R {
         let cell = self.cell();
-        // SAFETY: B1: this is the owner of a mailbox with an S, which is in its cell between two
-        // turns, and nothing borrows it. The turn is this thread's.
+        // SAFETY: HEADER-1: this is the owner of a mailbox with an S, which is in its cell between
+        // two turns, and nothing borrows it. The turn is this thread's.
         unsafe { Cell::with_state(cell, |state| f(state, InTurn::new(cell))) }
     }
 
@@ -172,8 +173,8 @@ impl<S> Strong<S> {
     pub(crate) fn with_state<R>(&self, owner: &mut Owner, f: impl FnOnce(&mut S) -> R) -> R {
         assert!(owner.own.cell.addr() == self.addr(), "the owner of another mailbox");
         assert!(!owner.has_ended(), "the state is gone");
-        // SAFETY: B1: this is the owner, and no turn is under way, so the state is in the cell, and
-        // nothing borrows it. It is an S, as this handle says.
+        // SAFETY: HEADER-1: this is the owner, and no turn is under way, so the state is in the
+        // cell, and nothing borrows it. It is an S, as this handle says.
         unsafe { Cell::with_state(owner.own.cell.as_ptr(), f) }
     }
 
@@ -230,12 +231,12 @@ impl Scheduled {
     #[inline]
     pub(crate) fn take_over(self) -> Option<Owner> {
         let cell = self.into_cell();
-        // B6: the cell is there up to this step.
+        // HEADER-6: the cell is there up to this step.
         match cell.header().word.unschedule() {
             Unscheduled::Owns(won, head) => Some(Owner::of_pending(Own::of(&cell, won), head)),
             Unscheduled::Stale => None,
             Unscheduled::Dead => {
-                // SAFETY: B6: the step says that this entry is all that is left of the cell.
+                // SAFETY: HEADER-6: the step says that this entry is all that is left of the cell.
                 unsafe { reclaim(Dead::Cell(cell.get())) };
                 None
             }
@@ -619,7 +620,7 @@ impl Owner {
     /// `guard` in its place.
     fn swap_guard(&self, guard: Option<Box<dyn Guard>>) -> Option<Box<dyn Guard>> {
         let fork = self.header().fork().filter(|_| self.has_ended())?;
-        // SAFETY: B4: the fork is there, and its guard is the owner's.
+        // SAFETY: HEADER-4: the fork is there, and its guard is the owner's.
         unsafe { fork.as_ref().guard.with_mut(|place| std::mem::replace(&mut *place, guard)) }
     }
 

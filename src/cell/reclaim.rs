@@ -4,8 +4,8 @@
 //! holds an actor, whose hook holds an actor. So the first one that a thread frees is freed in a
 //! loop, and those that die meanwhile are linked and freed by that loop. The stack is constant.
 //!
-//! - D1: a dead object is reached by the thread that frees it alone, so its memory may hold the
-//!   link to the next one.
+//! - RECLAIM-1: a dead object is reached by the thread that frees it alone, so its memory may hold
+//!   the link to the next one.
 
 use std::cell::Cell as Slot;
 use std::ptr::NonNull;
@@ -56,7 +56,7 @@ impl Dead {
     /// Where its link to the next one lies.
     ///
     /// # Safety
-    /// D1: it is dead, and this thread frees it, later than it uses the result.
+    /// RECLAIM-1: it is dead, and this thread frees it, later than it uses the result.
     unsafe fn link<'a>(self) -> &'a dyn Linked {
         // SAFETY: it is not freed yet.
         unsafe {
@@ -86,15 +86,15 @@ impl Dead {
 /// Frees an object, or leaves it to the call of this function that this thread is inside of.
 ///
 /// # Safety
-/// The last reference to it is gone (B3, C1), a cell's state was taken out, and this is called
-/// once.
+/// The last reference to it is gone (HEADER-3, BUILT-1), a cell's state was taken out, and this is
+/// called once.
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn reclaim(dead: Dead) {
     FREED.with(|freed| {
         let next = freed.get();
         if next != 0 {
-            // SAFETY: D1: its last reference is gone.
+            // SAFETY: RECLAIM-1: its last reference is gone.
             unsafe { dead.link() }.link_freed(next as u64);
             freed.set(dead.into_link());
             return;
@@ -108,7 +108,7 @@ pub(super) unsafe fn reclaim(dead: Dead) {
                 freed.set(0);
                 return;
             };
-            // SAFETY: D1: what is on this thread's list was linked, and is freed next.
+            // SAFETY: RECLAIM-1: what is on this thread's list was linked, and is freed next.
             freed.set(unsafe { next.link() }.next_freed() as usize);
             dead = next;
         }

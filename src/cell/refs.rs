@@ -2,7 +2,7 @@
 //!
 //! A [`Strong`] keeps the actor going, a [`Ref`] (and a [`Weak`], which knows the state's type)
 //! only its memory. A [`Scheduled`], the mailbox's entry, owns no count: the word keeps the memory
-//! for it (B6). What dropping the last handle does stands above, where drains are
+//! for it (HEADER-6). What dropping the last handle does stands above, where drains are
 //! ([`crate::send::close`]).
 
 use std::fmt;
@@ -83,7 +83,7 @@ impl Ref {
     #[inline]
     pub(super) fn retain(cell: &CellPtr) -> Self {
         cell.counts().retain();
-        // SAFETY: B3: it was counted just now.
+        // SAFETY: HEADER-3: it was counted just now.
         Ref(unsafe { cell.again() })
     }
 
@@ -101,7 +101,7 @@ impl Ref {
     /// # Safety
     /// No handle is left, the actor has ended, and this is called once.
     pub(super) unsafe fn of_handles(cell: &CellPtr) -> Self {
-        // SAFETY: B3: the handles' reference is counted until it is given up here.
+        // SAFETY: HEADER-3: the handles' reference is counted until it is given up here.
         Ref(unsafe { cell.again() })
     }
 
@@ -145,7 +145,7 @@ impl Scheduled {
     #[inline]
     pub(super) fn of(cell: &CellPtr, raised: Raised) -> Self {
         assert!(raised.is_of(&cell.header().word), "the entry of another mailbox");
-        // SAFETY: B6: SCHEDULED is raised for this entry, and keeps the cell.
+        // SAFETY: HEADER-6: SCHEDULED is raised for this entry, and keeps the cell.
         Scheduled(unsafe { cell.again() })
     }
 
@@ -156,7 +156,7 @@ impl Scheduled {
     /// The cell, for the step that uses the entry up.
     #[inline(always)]
     pub(super) fn into_cell(self) -> CellPtr {
-        // SAFETY: B6: the entry is out until that step.
+        // SAFETY: HEADER-6: the entry is out until that step.
         let cell = unsafe { self.0.again() };
         std::mem::forget(self);
         cell
@@ -176,7 +176,7 @@ impl Scheduled {
 impl Drop for Scheduled {
     fn drop(&mut self) {
         // Stale, unless its owner is dropped with it: then it was never put anywhere.
-        // SAFETY: B6: the entry is used up here, and this one is not looked at again.
+        // SAFETY: HEADER-6: the entry is used up here, and this one is not looked at again.
         let owner = Scheduled(unsafe { self.0.again() }).take_over();
         debug_assert!(owner.is_none() || std::thread::panicking(), "an entry was dropped");
         std::mem::forget(owner);
@@ -211,7 +211,7 @@ impl Ref {
         let raw = drain.entry().filter(|raw| raw.addr().get() & ENROLLED != 0)?;
         let _ = drain.take();
         let cell = NonNull::new(raw.as_ptr().map_addr(|addr| addr & !ENROLLED).cast())?;
-        // SAFETY: B3: it is the count that `into_enrolled` gave up, taken out once.
+        // SAFETY: HEADER-3: it is the count that `into_enrolled` gave up, taken out once.
         Some(Ref(unsafe { CellPtr::new(cell) }))
     }
 }
@@ -245,7 +245,7 @@ impl Queued {
     pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
         let addr = raw.addr().get();
         // SAFETY: a cell's address is not null, and what kept it was given away with it, as the
-        // lowest bit says: the entry (B6), or a count (B3).
+        // lowest bit says: the entry (HEADER-6), or a count (HEADER-3).
         let cell =
             unsafe { CellPtr::new(raw.map_addr(|_| NonZero::new_unchecked(addr & !HINT)).cast()) };
         if addr & HINT == 0 { Queued::Entry(Scheduled(cell)) } else { Queued::Hint(Ref(cell)) }
@@ -271,7 +271,7 @@ impl Queued {
     pub(crate) fn into_ref(self) -> Option<Ref> {
         match self {
             Queued::Entry(entry) => entry.into_ref(),
-            // One that has left it pending since has left it to another entry or hint (T1).
+            // One that has left it pending since has left it to another entry or hint (SCHEDULE-1).
             Queued::Hint(cell) => cell.header().word.load().is_pending().then_some(cell),
         }
     }
@@ -289,7 +289,7 @@ impl Drop for Ref {
     fn drop(&mut self) {
         // The count is 0: the cell is this thread's, or the entry's.
         if self.0.counts().release() && !self.header().word.is_left_to_entry() {
-            // SAFETY: B3: no reference is left, and no entry is out.
+            // SAFETY: HEADER-3: no reference is left, and no entry is out.
             unsafe { reclaim(Dead::Cell(self.0.get())) }
         }
     }
@@ -302,7 +302,7 @@ pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
 
 const _: () = assert!(align_of::<Header>() > TAGS);
 
-// SAFETY: the state is touched by one thread at a time (B1) and sent from one to the next;
+// SAFETY: the state is touched by one thread at a time (HEADER-1) and sent from one to the next;
 // everything else in the cell is atomic, locked, or the owner's.
 unsafe impl<S: Send> Send for Strong<S> {}
 // SAFETY: as above; a shared handle can do nothing that an owned one cannot.
@@ -366,20 +366,20 @@ impl<S> Strong<S> {
     #[inline(always)]
     pub(super) fn ptr(&self) -> CellPtr {
         // SAFETY: without its tags it is the cell's address, which is not null. The handle keeps
-        // the cell (B3), and the result is used while it does.
+        // the cell (HEADER-3), and the result is used while it does.
         unsafe { CellPtr::new(NonNull::new_unchecked(self.addr_of_cell())) }
     }
 
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: B3: a handle keeps the cell.
+        // SAFETY: HEADER-3: a handle keeps the cell.
         unsafe { &*self.addr_of_cell() }
     }
 
     /// The cell, whose type the handle knows.
     #[inline(always)]
     fn cell(&self) -> &Cell<S> {
-        // SAFETY: B3: a handle keeps the cell, whose state is an S.
+        // SAFETY: HEADER-3: a handle keeps the cell, whose state is an S.
         unsafe { Cell::typed(self.addr_of_cell()) }
     }
 
@@ -424,7 +424,7 @@ impl<S> Strong<S> {
 }
 
 /// A cell that no other thread can reach; its mailbox is idle, and nothing waits for
-/// its end (B5). The handles' reference is this one's.
+/// its end (HEADER-5). The handles' reference is this one's.
 pub(crate) struct Sole<S> {
     cell: NonNull<Header>,
     /// The state was dropped.
@@ -440,9 +440,9 @@ impl<S> Strong<S> {
     /// or freed the cell, the handle's cell is not used again.
     #[inline]
     pub(crate) unsafe fn sole(&mut self) -> Option<Sole<S>> {
-        // The handles' own reference is not given up yet (B3). If the actor has ended, or is run,
-        // the word shows that; if a reference is left, its count does. The word comes first: while
-        // an entry is out, a reference may take its place.
+        // The handles' own reference is not given up yet (HEADER-3). If the actor has ended, or is
+        // run, the word shows that; if a reference is left, its count does. The word comes first:
+        // while an entry is out, a reference may take its place.
         let sole = self.header().word.look() == Snapshot::IDLE
             && self.counts().is_sole()
             && self.header().config().ends_in_silence();
@@ -450,7 +450,8 @@ impl<S> Strong<S> {
     }
 }
 
-// SAFETY: B5: this thread alone can reach the cell, which is freed by `free` and by nothing else.
+// SAFETY: HEADER-5: this thread alone can reach the cell, which is freed by `free` and by nothing
+// else.
 unsafe impl<S> Held for Sole<S> {
     fn cell(&self) -> *const Header {
         self.cell.as_ptr()
@@ -462,8 +463,8 @@ impl<S> Sole<S> {
     #[inline(always)]
     pub(crate) fn drop_state(&mut self) {
         if !std::mem::replace(&mut self.is_empty, true) {
-            // SAFETY: B5: this thread is alone with the cell, whose state is there: it is dropped
-            // once.
+            // SAFETY: HEADER-5: this thread is alone with the cell, whose state is there: it is
+            // dropped once.
             unsafe { Cell::<S>::drop_state(self.cell.as_ptr()) }
         }
     }
@@ -472,9 +473,9 @@ impl<S> Sole<S> {
     #[inline(always)]
     pub(crate) fn free(self) {
         debug_assert!(self.is_empty || !std::mem::needs_drop::<S>());
-        // SAFETY: B5: nothing else reaches the cell, and this was the last that does. A cell that
-        // ends with nothing else needs no place in the row of those that are freed: nothing that
-        // could lead to another cell is dropped.
+        // SAFETY: HEADER-5: nothing else reaches the cell, and this was the last that does. A cell
+        // that ends with nothing else needs no place in the row of those that are freed: nothing
+        // that could lead to another cell is dropped.
         unsafe {
             let base = NonNull::from(self.cell.as_ref().config());
             let alone = match base.as_ref().kind {
@@ -513,7 +514,7 @@ impl<S> Weak<S> {
     pub(crate) fn upgrade(&self) -> Option<Strong<S>> {
         let cell = self.0.ptr();
         // SAFETY: the reference keeps the cell, whose state is an S because it came from such a
-        // one; the handle was counted (B2).
+        // one; the handle was counted (HEADER-2).
         unsafe {
             let counted = Cell::<S>::typed(cell.as_ptr()).counts().try_retain_handle();
             counted.then(|| Strong::of(Counted::of(cell.again())))
@@ -540,7 +541,8 @@ impl Drain {
     /// The actor that it stands for.
     fn header(&self) -> Option<&Header> {
         let cell = self.entry()?.as_ptr().map_addr(|addr| addr & !(HINT | ENROLLED));
-        // SAFETY: an entry (B6), or a reference (B3), keeps the cell as long as the drain has it.
+        // SAFETY: an entry (HEADER-6), or a reference (HEADER-3), keeps the cell as long as the
+        // drain has it.
         unsafe { cell.cast::<Header>().as_ref() }
     }
 }

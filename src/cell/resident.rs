@@ -7,8 +7,8 @@
 //! before it takes the next list, releases, leaves it pending, recovers from a panic or ends the
 //! actor. Nothing can tell, for between two turns a state may move.
 //!
-//! - H1: the state is in the cell whenever [`Env::within`] is not on the owner's stack. Within it,
-//!   the bytes in the cell are not a state.
+//! - RESIDENT-1: the state is in the cell whenever [`Env::within`] is not on the owner's stack.
+//!   Within it, the bytes in the cell are not a state.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -43,8 +43,8 @@ impl Env {
     /// `f` returns or unwinds.
     ///
     /// # Safety
-    /// `moves` belongs to the owner's state type, the state is there (B1), and `f` does nothing to
-    /// the mailbox but run its messages.
+    /// `moves` belongs to the owner's state type, the state is there (HEADER-1), and `f` does
+    /// nothing to the mailbox but run its messages.
     #[inline(always)]
     pub(crate) unsafe fn within<O: Held, R>(
         owner: &mut O,
@@ -55,7 +55,7 @@ impl Env {
         let Some(moves) = moves else { return f(owner, &Env::of(cell)) };
         let mut frame = MaybeUninit::<HomeBytes>::uninit();
         let state = frame.as_mut_ptr().cast::<u8>();
-        // SAFETY: H1: it is in the cell, and fits into the frame: `MOVES` is of its type.
+        // SAFETY: RESIDENT-1: it is in the cell, and fits into the frame: `MOVES` is of its type.
         unsafe { (moves.out)(cell, state) };
         let _back = Back { cell, state, moves };
         f(owner, &Env { cell, state })
@@ -82,7 +82,7 @@ impl Env {
 
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: O1: the owner keeps the cell, for as long as it hands this on.
+        // SAFETY: OWNER-1: the owner keeps the cell, for as long as it hands this on.
         unsafe { &*self.cell }
     }
 
@@ -122,7 +122,7 @@ impl<'a, S> Place<'a, S> {
 
     /// The hook for undelivered messages, if there is one.
     pub(crate) fn on_undelivered(&self) -> Option<&'a UndeliveredHook<S>> {
-        // SAFETY: O1: the owner keeps the cell, which is of this state type.
+        // SAFETY: OWNER-1: the owner keeps the cell, which is of this state type.
         unsafe { Cell::<S>::typed(self.env.cell) }.on_undelivered()
     }
 
@@ -130,8 +130,8 @@ impl<'a, S> Place<'a, S> {
     #[inline(always)]
     pub(crate) fn with_state<R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
         let Env { cell, state } = *self.env;
-        // SAFETY: B1, H1: the state is the owner's, and borrowed by nothing else. It is in the
-        // cell, or an S was moved to where `state` points.
+        // SAFETY: HEADER-1, RESIDENT-1: the state is the owner's, and borrowed by nothing else. It
+        // is in the cell, or an S was moved to where `state` points.
         unsafe {
             if state.is_null() { Cell::with_state(cell, f) } else { f(&mut *state.cast::<S>()) }
         }
@@ -147,7 +147,8 @@ struct Back<'a> {
 
 impl Drop for Back<'_> {
     fn drop(&mut self) {
-        // SAFETY: H1: it was moved out of there, and what the turns have left is an S still.
+        // SAFETY: RESIDENT-1: it was moved out of there, and what the turns have left is an S
+        // still.
         unsafe { (self.moves.back)(self.cell, self.state) };
     }
 }
@@ -165,13 +166,13 @@ impl<'a, S> InTurn<'a, S> {
     #[inline(always)]
     pub(crate) unsafe fn new(cell: *const Header) -> Self {
         // SAFETY: the cell of a turn that is under way has an address, and is kept by its owner
-        // (O1) for as long as the result is there.
+        // (OWNER-1) for as long as the result is there.
         let cell = unsafe { CellPtr::new(NonNull::new_unchecked(cell.cast_mut())) };
         InTurn { cell, turn: PhantomData, of: PhantomData }
     }
 
     pub(crate) fn header(&self) -> &'a Header {
-        // SAFETY: O1: the turn's owner keeps the cell for as long as `'a`.
+        // SAFETY: OWNER-1: the turn's owner keeps the cell for as long as `'a`.
         unsafe { &*self.cell.as_ptr() }
     }
 

@@ -1,8 +1,8 @@
 //! What all actors of one configuration share: the settings, and the functions of the state's type.
 //!
 //! A plain actor's [`Config`] is a static, that of a built one lies in an allocation with its hooks
-//! ([`super::built`]). A cell that needs memory of its own puts a [`Fork`] in its place (B4 of
-//! [`super::header`]).
+//! ([`super::built`]). A cell that needs memory of its own puts a [`Fork`] in its place (HEADER-4
+//! of [`super::header`]).
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -26,16 +26,16 @@
 //! | waker dropped   | any thread   | the last one, SUSPENDED -> CUT, LOST | the owner is the caller's  |
 //! | `begin_poll`    | its owner    | WOKEN -> -                           | polls, or drops            |
 //!
-//! - W1: the place of the owner belongs to the [`TurnMut`] while SUSPENDED is clear, and to the
+//! - TURN-1: the place of the owner belongs to the [`TurnMut`] while SUSPENDED is clear, and to the
 //!   step that clears SUSPENDED.
-//! - W2: the memory is there as long as WAKERS or KEEPERS are.
-//! - W3: a stop finds a suspended turn. The turn is registered in the actor's [`Ext`] before it is
-//!   suspended first, and STOP is looked for after that; a stop is raised before it looks there.
+//! - TURN-2: the memory is there as long as WAKERS or KEEPERS are.
+//! - TURN-3: a stop finds a suspended turn. The turn is registered in the actor's [`Ext`] before it
+//!   is suspended first, and STOP is looked for after that; a stop is raised before it looks there.
 //!   One of the two sees the other.
-//! - W4: a turn has one [`TurnMut`], from its beginning to its end: in the node of its message,
+//! - TURN-4: a turn has one [`TurnMut`], from its beginning to its end: in the node of its message,
 //!   with its owner between two polls, or in the turn itself while that is suspended.
-//! - W5: a count that has reached its largest value stays there. A program that forgets that many
-//!   wakers, or handles, of one turn keeps the memory of it for ever.
+//! - TURN-5: a count that has reached its largest value stays there. A program that forgets that
+//!   many wakers, or handles, of one turn keeps the memory of it for ever.
 //! - WAKE: `step` Release -> the `step` that clears WOKEN or SUSPENDED, Acquire. A poll sees what
 //!   was done before the wake that it follows.
 //! - LAID: `suspend`'s `step` Release -> the `step` that clears SUSPENDED, Acquire. The owner is
@@ -68,9 +68,9 @@ const _: () = assert!(WAKERS < KEEPER);
 /// The head of all turns that may wait.
 pub(crate) struct Core {
     word: AtomicU64,
-    /// The owner, while the turn is suspended (W1).
+    /// The owner, while the turn is suspended (TURN-1).
     place: UnsafeCell<Option<Woken>>,
-    /// For the [`TurnMut`] alone (W4).
+    /// For the [`TurnMut`] alone (TURN-4).
     kept: UnsafeCell<BetweenPolls>,
     vtable: &'static VTable,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Core {
 /// State that is kept from one poll to the next.
 #[derive(Default)]
 struct BetweenPolls {
-    /// A stop finds the turn (W3).
+    /// A stop finds the turn (TURN-3).
     registered: bool,
 }
 
@@ -110,7 +110,7 @@ fn more(now: u64, one: u64, all: u64) -> u64 {
     if now & all == all { now } else { now + one }
 }
 
-/// One reference less, unless they are too many to be counted (W5).
+/// One reference less, unless they are too many to be counted (TURN-5).
 fn fewer(now: u64, one: u64, all: u64) -> u64 {
     if now & all == all { now } else { now - one }
 }
@@ -137,7 +137,7 @@ impl Core {
             match self.word.compare_exchange(now, to, AcqRel, Relaxed) {
                 Err(seen) => now = seen,
                 Ok(_) if now & !to & SUSPENDED != 0 => {
-                    // SAFETY: W1: this step has cleared SUSPENDED.
+                    // SAFETY: TURN-1: this step has cleared SUSPENDED.
                     return (to, self.place.with_mut(|place| unsafe { (*place).take() }));
                 }
                 Ok(_) => return (to, None),
@@ -171,7 +171,7 @@ impl Core {
             let lost = left & SUSPENDED != 0 && left & WAKERS == 0;
             if lost { left & !SUSPENDED | CUT | LOST } else { left }
         };
-        // SAFETY: W2: the waker is counted until this step, and what the step has left is what
+        // SAFETY: TURN-2: the waker is counted until this step, and what the step has left is what
         // `free_if_last` is asked about.
         unsafe {
             let (left, woken) = core.as_ref().step(release);
@@ -187,8 +187,8 @@ impl Core {
 /// `left` is what the caller's own step has left, which took one of the counts.
 unsafe fn free_if_last(core: NonNull<Core>, left: u64) {
     if left & (WAKERS | KEEPERS) == 0 {
-        // SAFETY: W2: no count is left, so no other thread knows the turn, and it is freed once.
-        // The function was given to it by its own type.
+        // SAFETY: TURN-2: no count is left, so no other thread knows the turn, and it is freed
+        // once. The function was given to it by its own type.
         unsafe { (core.as_ref().vtable.free)(core) }
     }
 }
@@ -222,7 +222,7 @@ impl Deref for Keeper {
     type Target = Core;
 
     fn deref(&self) -> &Core {
-        // SAFETY: W2: this one is counted.
+        // SAFETY: TURN-2: this one is counted.
         unsafe { self.0.as_ref() }
     }
 }
@@ -242,7 +242,7 @@ impl Drop for Keeper {
     }
 }
 
-/// The right to go on with a turn, of which there is one (W4). It keeps the turn.
+/// The right to go on with a turn, of which there is one (TURN-4). It keeps the turn.
 #[repr(transparent)]
 pub(crate) struct TurnMut(Keeper);
 
@@ -279,7 +279,7 @@ impl TurnMut {
     }
 
     fn kept<R>(&mut self, f: impl FnOnce(&mut BetweenPolls) -> R) -> R {
-        // SAFETY: W4: there is one right to this turn, and it is borrowed for the call.
+        // SAFETY: TURN-4: there is one right to this turn, and it is borrowed for the call.
         self.0.kept.with_mut(|kept| f(unsafe { &mut *kept }))
     }
 
@@ -299,7 +299,7 @@ impl TurnMut {
         }
     }
 
-    /// Sees to it that a stop finds the turn (W3); one is looked for after that. False if it is
+    /// Sees to it that a stop finds the turn (TURN-3); one is looked for after that. False if it is
     /// known already.
     pub(crate) fn register(&mut self, header: &Header) -> bool {
         let known = self.kept(|kept| std::mem::replace(&mut kept.registered, true));
@@ -332,7 +332,7 @@ impl TurnMut {
         // step below, on another thread.
         let core = self.0.0;
         let woken = Woken { turn: self, resting };
-        // SAFETY: W1, W4: the right is in the caller's hand, so the turn is there and not
+        // SAFETY: TURN-1, TURN-4: the right is in the caller's hand, so the turn is there and not
         // suspended.
         let step = unsafe {
             core.as_ref().place.with_mut(|place| *place = Some(woken));
@@ -349,7 +349,7 @@ impl TurnMut {
         if step.0 & SUSPENDED != 0 {
             return Ok(());
         }
-        // SAFETY: W1: it was not suspended, so the place is this caller's still.
+        // SAFETY: TURN-1: it was not suspended, so the place is this caller's still.
         let woken = unsafe { core.as_ref().place.with_mut(|place| (*place).take()) };
         Err(woken.expect("it was put there just now"))
     }

@@ -109,8 +109,8 @@ impl<S> Cell<S> {
     /// # Safety
     /// `base` is that of a cell of this type, which does not use it again.
     unsafe fn give_up(base: *mut Config) {
-        // SAFETY: B4: the cell's base is there until it is given up. If it was built, the cell has
-        // one count of it (C1), and it is of this type.
+        // SAFETY: HEADER-4: the cell's base is there until it is given up. If it was built, the
+        // cell has one count of it (BUILT-1), and it is of this type.
         unsafe {
             match (*base).kind {
                 Kind::Plain => {}
@@ -129,8 +129,8 @@ impl<S> Cell<S> {
     /// Calls `f` with the state.
     ///
     /// # Safety
-    /// The caller owns this mailbox, of this state type, the state is there (B1), and no other
-    /// borrow of it lives.
+    /// The caller owns this mailbox, of this state type, the state is there (HEADER-1), and no
+    /// other borrow of it lives.
     #[inline(always)]
     pub(crate) unsafe fn with_state<R>(cell: *const Header, f: impl FnOnce(&mut S) -> R) -> R {
         // SAFETY: the contract of this function is that of `owned`.
@@ -141,10 +141,10 @@ impl<S> Cell<S> {
     ///
     /// # Safety
     /// The caller owns this mailbox, of this state type, for as long as the result is used. The
-    /// state is there (B1), and no other borrow of it lives.
+    /// state is there (HEADER-1), and no other borrow of it lives.
     #[inline(always)]
     unsafe fn owned<'a>(cell: *const Header) -> StateOf<'a, S> {
-        // SAFETY: the owner keeps the cell (B3), which is of this type.
+        // SAFETY: the owner keeps the cell (HEADER-3), which is of this type.
         StateOf(unsafe { Self::typed(cell) })
     }
 
@@ -152,7 +152,8 @@ impl<S> Cell<S> {
     /// The caller owns this mailbox, of this state type; the state is in the cell, and `to` is
     /// memory for it.
     unsafe fn move_out(cell: *const Header, to: *mut u8) {
-        // SAFETY: B1: between two turns nothing refers to the state, and `to` has room for it.
+        // SAFETY: HEADER-1: between two turns nothing refers to the state, and `to` has room for
+        // it.
         unsafe {
             let state = &Self::typed(cell).state;
             state.with_mut(|state| to.cast::<S>().copy_from_nonoverlapping(state.cast(), 1));
@@ -162,8 +163,8 @@ impl<S> Cell<S> {
     /// # Safety
     /// The caller owns this mailbox, of this state type; the state was moved out to `from`.
     unsafe fn move_back(cell: *const Header, from: *const u8) {
-        // SAFETY: B1: the cell's bytes are no state now, and those at `from` are one, moved back
-        // once.
+        // SAFETY: HEADER-1: the cell's bytes are no state now, and those at `from` are one, moved
+        // back once.
         unsafe {
             let state = &Self::typed(cell).state;
             state.with_mut(|state| state.cast::<S>().copy_from_nonoverlapping(from.cast(), 1));
@@ -174,7 +175,8 @@ impl<S> Cell<S> {
     #[inline]
     fn hooks(&self) -> Option<&Hooks<S>> {
         let base = self.header.base();
-        // SAFETY: B4: the base lives as long as the cell, and a built one is of the cell's type.
+        // SAFETY: HEADER-4: the base lives as long as the cell, and a built one is of the cell's
+        // type.
         unsafe { ((*base).kind == Kind::Built).then(|| &(*base.cast::<Built<S>>()).hooks) }
     }
 
@@ -259,23 +261,24 @@ impl<S> Cell<S> {
     /// Drops the state of a cell that nothing else can reach. Never unwinds.
     ///
     /// # Safety
-    /// B5: the caller is alone with the cell, of this type; its mailbox is idle, so the state is
-    /// there. It is not used again.
+    /// HEADER-5: the caller is alone with the cell, of this type; its mailbox is idle, so the state
+    /// is there. It is not used again.
     #[inline(always)]
     pub(super) unsafe fn drop_state(cell: *const Header) {
-        // SAFETY: B5: the caller is alone with the cell, of this type, whose state is there, and is
-        // dropped once.
+        // SAFETY: HEADER-5: the caller is alone with the cell, of this type, whose state is there,
+        // and is dropped once.
         panic::ignore(|| unsafe {
             Self::typed(cell).state.with_mut(|state| (*state).assume_init_drop());
         });
     }
 
     /// # Safety
-    /// `cell` is of this type, and nothing uses it any more (B3).
+    /// `cell` is of this type, and nothing uses it any more (HEADER-3).
     pub(super) unsafe fn free(cell: *const Header) {
         let cell = cell.cast::<Self>().cast_mut();
-        // SAFETY: nothing else reaches the cell (B3). The state was taken out (B2, B1). The
-        // fork refers to the base (B4), and its memory goes last: it is what `config` leads to.
+        // SAFETY: nothing else reaches the cell (HEADER-3). The state was taken out (HEADER-2,
+        // HEADER-1). The fork refers to the base (HEADER-4), and its memory goes last: it is what
+        // `config` leads to.
         unsafe {
             let (base, fork) = ((*cell).header.base(), (*cell).header.fork());
             if let Some(fork) = fork {
@@ -310,8 +313,8 @@ struct StateOf<'a, S>(&'a Cell<S>);
 impl<S> StateOf<'_, S> {
     #[inline(always)]
     fn with_state<R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
-        // SAFETY: B1: no other thread touches the state, which is there, and is borrowed by this
-        // alone.
+        // SAFETY: HEADER-1: no other thread touches the state, which is there, and is borrowed by
+        // this alone.
         self.0.state.with_mut(|state| f(unsafe { (*state).assume_init_mut() }))
     }
 
@@ -323,7 +326,7 @@ impl<S> StateOf<'_, S> {
 
     /// Takes the state out.
     fn into_state(self) -> S {
-        // SAFETY: B1: it is there, and is not looked at again.
+        // SAFETY: HEADER-1: it is there, and is not looked at again.
         self.0.state.with_mut(|state| unsafe { (*state).assume_init_read() })
     }
 }
@@ -346,7 +349,7 @@ pub(super) struct Counted<S>(pub(super) CellPtr, pub(super) PhantomData<fn(S) ->
 
 impl<S> Counted<S> {
     /// # Safety
-    /// The state is an S, and one of the cell's handles is this one (B2).
+    /// The state is an S, and one of the cell's handles is this one (HEADER-2).
     #[inline]
     pub(super) unsafe fn of(cell: CellPtr) -> Self {
         Counted(cell, PhantomData)

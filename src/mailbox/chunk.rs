@@ -65,7 +65,8 @@ unsafe impl Send for Chunk {}
 impl Chunk {
     fn new() -> Self {
         let memory = alloc(LAYOUT);
-        // Nodes are found again by their address alone (R3): the whole chunk is exposed once.
+        // Nodes are found again by their address alone (MAILBOX-3): the whole chunk is exposed
+        // once.
         let _ = memory.expose_provenance();
         let chunk = Chunk(memory.cast());
         chunk.renew();

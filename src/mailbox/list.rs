@@ -1,7 +1,7 @@
 //! Lists of nodes that one thread holds: what an owner has taken ([`Batch`]), and what a sender is
 //! about to push ([`Chain`]).
 //!
-//! - L1: a list is the holder of its nodes (N1), which it has by their addresses.
+//! - LIST-1: a list is the holder of its nodes (NODE-1), which it has by their addresses.
 
 use std::marker::PhantomData;
 
@@ -23,7 +23,7 @@ impl Batch {
     /// The node at an address of this list.
     #[inline]
     fn node(&self, addr: u64) -> NodePtr {
-        // SAFETY: L1: the list is its holder, and borrowed.
+        // SAFETY: LIST-1: the list is its holder, and borrowed.
         unsafe { NodePtr::at(addr) }
     }
 
@@ -207,7 +207,7 @@ impl<M: Envelope> Chain<M> {
         std::iter::from_fn(move || {
             let head = batch.head;
             batch.pop()?;
-            // SAFETY: L1: it was the list's, and was made of an M by this thread.
+            // SAFETY: LIST-1: it was the list's, and was made of an M by this thread.
             Some(unsafe { NodePtr::at(head).take_back::<M>() })
         })
     }

@@ -10,13 +10,13 @@
 //! ([`Home::One`], [`Home::Two`]); a larger or more strictly aligned one gets an allocation of its
 //! real size ([`Home::Own`]); that of a caller who waits lies in his frame ([`Home::Borrowed`]).
 //!
-//! - N1: a node has one holder: its sender until it is pushed, then the mailbox's owner. Only
+//! - NODE-1: a node has one holder: its sender until it is pushed, then the mailbox's owner. Only
 //!   the holder touches or frees it. HEAD and a pushed node's LINK are integers; the holder turns
-//!   them into pointers when it walks (R3). A stale address in a failing compare-and-swap is
+//!   them into pointers when it walks (MAILBOX-3). A stale address in a failing compare-and-swap is
 //!   compared, never followed.
-//! - N2: LINK and home are read before the message runs: a borrowed node is gone when its
+//! - NODE-2: LINK and home are read before the message runs: a borrowed node is gone when its
 //!   completion is stored.
-//! - N3: all memory of nodes is exposed when it is made (chunk, own allocation, frame), so an
+//! - NODE-3: all memory of nodes is exposed when it is made (chunk, own allocation, frame), so an
 //!   address that was pushed can be resolved.
 
 use std::alloc::Layout;
@@ -152,8 +152,8 @@ impl<M: Envelope> NodeOf<M> {
     }
 }
 
-/// A node, in the hand of its holder (N1). It is no copy, and frees nothing by itself: a push, or a
-/// list, takes it.
+/// A node, in the hand of its holder (NODE-1). It is no copy, and frees nothing by itself: a push,
+/// or a list, takes it.
 #[derive(Debug)]
 #[must_use = "a node that is forgotten is leaked, with its message"]
 pub(crate) struct NodePtr(*mut Node);
@@ -173,8 +173,8 @@ impl NodePtr {
         };
         let node =
             Node { life: Life::new(), link: UnsafeCell::new(home as u64), vtable: M::VTABLE };
-        // SAFETY: N1: fresh memory of this size (HOME) and alignment (slots are 32-byte aligned, an
-        // own allocation has its layout).
+        // SAFETY: NODE-1: fresh memory of this size (HOME) and alignment (slots are 32-byte
+        // aligned, an own allocation has its layout).
         unsafe { memory.write(NodeOf { node, message }) };
         NodePtr(memory.cast())
     }
@@ -182,14 +182,14 @@ impl NodePtr {
     #[cold]
     fn own<M>(layout: Layout) -> (*mut NodeOf<M>, Home) {
         let memory = alloc(layout);
-        let _ = memory.expose_provenance(); // N3
+        let _ = memory.expose_provenance(); // NODE-3
         (memory.cast(), Home::Own)
     }
 
     /// The node that lies in a frame, by the pointer through which alone the frame looks at it from
     /// now on.
     pub(crate) fn of_frame<M>(node: *mut NodeOf<M>) -> Self {
-        let _ = node.expose_provenance(); // N3
+        let _ = node.expose_provenance(); // NODE-3
         NodePtr(node.cast())
     }
 
@@ -201,7 +201,7 @@ impl NodePtr {
     pub(crate) unsafe fn take_back<M: Envelope>(self) -> M {
         let (_, home) = self.link();
         let NodePtr(node) = self;
-        // SAFETY: N1: the caller is the holder of a node with an M, which is moved out once. An
+        // SAFETY: NODE-1: the caller is the holder of a node with an M, which is moved out once. An
         // allocation of its own has this layout.
         unsafe {
             let message = (&raw const (*node.cast::<NodeOf<M>>()).message).read();
@@ -217,7 +217,7 @@ impl NodePtr {
     }
 
     /// # Safety
-    /// There is a node at this address, and the caller becomes its holder (N1).
+    /// There is a node at this address, and the caller becomes its holder (NODE-1).
     #[inline]
     pub(super) unsafe fn at(addr: u64) -> Self {
         NodePtr(std::ptr::with_exposed_provenance_mut(addr as usize))
@@ -236,7 +236,7 @@ impl NodePtr {
     /// The next node's address, and where this node's memory is from.
     #[inline]
     pub(super) fn link(&self) -> (u64, Home) {
-        // SAFETY: N1: this is the holder, so the node is there and nothing writes it.
+        // SAFETY: NODE-1: this is the holder, so the node is there and nothing writes it.
         let link = unsafe {
             (*self.0).life.check();
             (*self.0).link.with(|link| *link)
@@ -253,7 +253,8 @@ impl NodePtr {
     /// Sets the next node's address; the home stays.
     #[inline]
     pub(crate) fn set_next(&self, next: u64) {
-        // SAFETY: N1: this is the holder, so the node is there and nothing else reads or writes it.
+        // SAFETY: NODE-1: this is the holder, so the node is there and nothing else reads or writes
+        // it.
         unsafe { (*self.0).link.with_mut(|link| *link = *link & HOME | next) }
     }
 
@@ -261,7 +262,7 @@ impl NodePtr {
     #[inline]
     pub(super) fn alone(&self) -> (Taken, u64) {
         let (next, home) = self.link();
-        // SAFETY: N1: this is the holder, so the node is there; the field never changes.
+        // SAFETY: NODE-1: this is the holder, so the node is there; the field never changes.
         let vtable = unsafe { (*self.0).vtable };
         (Taken { node: self.0, home, vtable }, next)
     }
@@ -272,7 +273,7 @@ impl NodePtr {
 /// # Safety
 /// The caller is the holder of the node, and forgets it.
 unsafe fn end(node: *mut Node) {
-    // SAFETY: N1: the holder's node is there.
+    // SAFETY: NODE-1: the holder's node is there.
     unsafe {
         (*node).life.end();
         node.drop_in_place();
@@ -305,7 +306,7 @@ impl<M: Envelope> Unsent<M> {
         push(Links::one(self.0)).map_err(|(links, error)| {
             let node = links.into_one();
             assert!(node.0 == addr, "another node");
-            // SAFETY: N1: this node has come back to its holder, and was made of an M.
+            // SAFETY: NODE-1: this node has come back to its holder, and was made of an M.
             (unsafe { node.take_back::<M>() }, error)
         })
     }
@@ -324,7 +325,7 @@ impl Taken {
     #[inline(always)]
     pub(crate) fn only(Head(addr): Head) -> Self {
         assert!(addr != 0, "no message");
-        // SAFETY: N1: what was in HEAD is its holder's.
+        // SAFETY: NODE-1: what was in HEAD is its holder's.
         let (taken, next) = unsafe { NodePtr::at(addr) }.alone();
         debug_assert_eq!(next, 0, "one message");
         taken
@@ -347,7 +348,7 @@ impl Taken {
     /// As [`run`](Self::run).
     #[inline]
     pub(crate) unsafe fn run_or_suspend(self, env: *const ()) -> Ran {
-        // SAFETY: N1: the payload is there; `env` is what it expects, and it is run once.
+        // SAFETY: NODE-1: the payload is there; `env` is what it expects, and it is run once.
         unsafe {
             match self.vtable.suspends {
                 Some(run) => run(self.payload(), env),
@@ -366,7 +367,7 @@ impl Taken {
     /// On unwinding `panicked` must follow.
     #[inline]
     pub(crate) unsafe fn run(self, env: *const ()) {
-        // SAFETY: N1: the payload is there, `env` is what it expects, and it is run once.
+        // SAFETY: NODE-1: the payload is there, `env` is what it expects, and it is run once.
         unsafe { (self.vtable.run)(self.payload(), env) }
     }
 
@@ -375,7 +376,8 @@ impl Taken {
     /// # Safety
     /// As [`run`](Self::run), but nothing follows an unwinding.
     pub(crate) unsafe fn discard(self, env: *const ()) {
-        // SAFETY: N1: the payload is there, `env` is what it expects, and it is given back once.
+        // SAFETY: NODE-1: the payload is there, `env` is what it expects, and it is given back
+        // once.
         unsafe { (self.vtable.discard)(self.payload(), env) }
     }
 
@@ -384,11 +386,11 @@ impl Taken {
     /// # Safety
     /// `run` has just unwound, with the same `env`.
     pub(crate) unsafe fn panicked(self, env: *const (), panic: Payload) {
-        // SAFETY: N1: the node is not freed yet, and `run` of it has just unwound.
+        // SAFETY: NODE-1: the node is not freed yet, and `run` of it has just unwound.
         unsafe { (self.vtable.panicked)(self.payload(), env, panic) }
     }
 
-    /// Frees the node, or counts it into `row`. A borrowed one is gone already (N2).
+    /// Frees the node, or counts it into `row`. A borrowed one is gone already (NODE-2).
     ///
     /// # Safety
     /// The message has been moved out; nothing of the node is used again.
@@ -397,8 +399,8 @@ impl Taken {
         if self.home == Home::Borrowed {
             return;
         }
-        // SAFETY: N1: the owner of the mailbox was its holder, and forgets it here. An allocation
-        // of its own has this layout.
+        // SAFETY: NODE-1: the owner of the mailbox was its holder, and forgets it here. An
+        // allocation of its own has this layout.
         unsafe {
             end(self.node);
             match self.home {

@@ -18,12 +18,12 @@
 //! | `leave`  | each    | SIDES - 1                | the last one frees; an asker drops the answer first, if it is done |
 //! | `progress` | asker | SIDES + 1                | a third side, which looks at PHASE alone                          |
 //!
-//! - Q1: `start` and `cancel` exclude each other; the winner alone touches the question.
-//! - Q2: the answer is the drainer's until `done`, the asker's afterwards; the drainer's still if
-//!   the asker had left before. Whose it is, drops it: the cell may stay for long.
-//! - Q3: the waiter's slot is the asker's while WAITING is clear and it is not done; the drainer's
-//!   from `finish` on, if WAITING was set then, and the asker's if not. A waiter that comes too
-//!   late goes at once.
+//! - ONESHOT-1: `start` and `cancel` exclude each other; the winner alone touches the question.
+//! - ONESHOT-2: the answer is the drainer's until `done`, the asker's afterwards; the drainer's
+//!   still if the asker had left before. Whose it is, drops it: the cell may stay for long.
+//! - ONESHOT-3: the waiter's slot is the asker's while WAITING is clear and it is not done; the
+//!   drainer's from `finish` on, if WAITING was set then, and the asker's if not. A waiter that
+//!   comes too late goes at once.
 //! - ANSWER: `finish` Release -> `is_done` Acquire. - WAITER: `watch` Release -> `finish` Acquire.
 //! - LEAVE: `leave` Release -> `leave` Acquire. The side that frees comes after all that the other
 //!   did.
@@ -73,7 +73,7 @@ pub(crate) trait Question: Sized {
     /// [`payload`](Self::payload) of a question where it lies.
     ///
     /// # Safety
-    /// The caller has won the question (Q1), which is moved out.
+    /// The caller has won the question (ONESHOT-1), which is moved out.
     unsafe fn take_payload(this: *mut Self) -> Self::Payload {
         // SAFETY: the caller has won the question, which is moved out here, once.
         unsafe { this.read() }.payload()
@@ -94,8 +94,8 @@ pub(crate) struct Asker<R, P>(NonNull<AnswerCell<R, P>>);
 /// The drainer's side.
 pub(crate) struct Answerer<F: Question, R>(NonNull<Whole<F, R>>);
 
-// SAFETY: the cell's parts are touched by one side at a time (Q1-Q3), whichever thread it is on;
-// question and answer are sent across.
+// SAFETY: the cell's parts are touched by one side at a time (ONESHOT-1-Q3), whichever thread it is
+// on; question and answer are sent across.
 unsafe impl<R: Send, P: Send> Send for Asker<R, P> {}
 // SAFETY: a shared reference to it reads the state word only.
 unsafe impl<R: Send, P: Send> Sync for Asker<R, P> {}
@@ -124,7 +124,8 @@ pub(crate) fn oneshot<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, 
 }
 
 /// # Safety
-/// The cell is a `Whole<F, R>`, and the caller has won the question (Q1), which is moved out.
+/// The cell is a `Whole<F, R>`, and the caller has won the question (ONESHOT-1), which is moved
+/// out.
 unsafe fn give_back<F: Question, R>(cell: NonNull<AnswerCell<R, F::Payload>>) -> F::Payload {
     // SAFETY: it is such a cell, and the winner's question is there. It is moved out of its place
     // before user code sees it.
@@ -138,8 +139,8 @@ unsafe fn give_back<F: Question, R>(cell: NonNull<AnswerCell<R, F::Payload>>) ->
 /// The cell is a `Whole<F, R>`, and both sides have left.
 unsafe fn free<F: Question, R>(cell: NonNull<AnswerCell<R, F::Payload>>) {
     let whole = cell.cast::<Whole<F, R>>();
-    // SAFETY: nothing else reaches the cell. The question was moved out or dropped (Q1), the rest
-    // is dropped here. A waker and an answer that was not taken are user code, whose panic is
+    // SAFETY: nothing else reaches the cell. The question was moved out or dropped (ONESHOT-1), the
+    // rest is dropped here. A waker and an answer that was not taken are user code, whose panic is
     // ignored.
     unsafe {
         cell.as_ref().life.end();
@@ -193,7 +194,7 @@ impl<F: Question, R> Answerer<F, R> {
             return None;
         }
         let question = |slot: *mut ManuallyDrop<F>| {
-            // SAFETY: Q1: won, and moved out once.
+            // SAFETY: ONESHOT-1: won, and moved out once.
             unsafe { ManuallyDrop::take(&mut *slot) }
         };
         // SAFETY: this side has not left yet, so the cell is there.
@@ -207,19 +208,19 @@ impl<F: Question, R> Answerer<F, R> {
     /// The caller has won the question ([`accept`](Self::accept)), and answers it once.
     pub(crate) unsafe fn answer(&self, answer: Result<R, AskError>) -> bool {
         let cell = self.cell();
-        // SAFETY: Q2: not done yet.
+        // SAFETY: ONESHOT-2: not done yet.
         cell.answer.with_mut(|slot| unsafe { *slot = Some(answer) });
         // Ordering: AcqRel. Release: writer side of ANSWER. Acquire: reader side of WAITER.
         let before = cell.state.fetch_xor(RUNNING ^ DONE, AcqRel);
         debug_assert_eq!(before & PHASE, RUNNING);
         if before & WAITING != 0 {
-            // SAFETY: Q3: done, and WAITING was set.
+            // SAFETY: ONESHOT-3: done, and WAITING was set.
             let waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
             waiter.into_iter().for_each(Waiter::wake);
         }
         let is_heard = before >= 2 * SIDE;
         if !is_heard {
-            // SAFETY: Q2: the asker had left before it was done.
+            // SAFETY: ONESHOT-2: the asker had left before it was done.
             let unclaimed = cell.answer.with_mut(|slot| unsafe { (*slot).take() });
             panic::ignore(|| drop(unclaimed));
         }
@@ -259,7 +260,7 @@ impl<F: Question, R> Answerer<F, R> {
     }
 }
 
-/// The duty to answer a question that was won (Q1).
+/// The duty to answer a question that was won (ONESHOT-1).
 #[must_use = "an asker waits for the answer"]
 pub(crate) struct Accepted<F: Question, R>(Answerer<F, R>);
 
@@ -267,7 +268,7 @@ impl<F: Question, R> Accepted<F, R> {
     /// Gives the answer and leaves; false if the asker had left before.
     pub(crate) fn finish(self, answer: Result<R, AskError>) -> bool {
         let Accepted(side) = self;
-        // SAFETY: Q1: it was won, and this is the one answer.
+        // SAFETY: ONESHOT-1: it was won, and this is the one answer.
         let is_heard = unsafe { side.answer(answer) };
         side.leave();
         is_heard
@@ -307,7 +308,7 @@ impl<R, P> Asker<R, P> {
         if !self.is_done() {
             return None;
         }
-        // SAFETY: Q2: done.
+        // SAFETY: ONESHOT-2: done.
         self.cell().answer.with_mut(|slot| unsafe { (*slot).take() })
     }
 
@@ -318,12 +319,12 @@ impl<R, P> Asker<R, P> {
             panic::ignore(|| drop(waiter));
             return false;
         }
-        // SAFETY: Q3: WAITING is clear, and it was not done when it was cleared: `finish` will not
-        // look at the slot.
+        // SAFETY: ONESHOT-3: WAITING is clear, and it was not done when it was cleared: `finish`
+        // will not look at the slot.
         let before = cell.waiter.with_mut(|slot| unsafe { (*slot).replace(waiter) });
         // Ordering: Release, writer side of WAITER.
         let in_time = cell.state.fetch_or(WAITING, Release) & PHASE != DONE;
-        // SAFETY: Q3: WAITING was clear when it was done, so the slot is the asker's still.
+        // SAFETY: ONESHOT-3: WAITING was clear when it was done, so the slot is the asker's still.
         let late = || cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
         let late = if in_time { None } else { late() };
         // A waker's drop is user code: it comes last. The drainer's side may keep the cell for
@@ -333,7 +334,7 @@ impl<R, P> Asker<R, P> {
         in_time
     }
 
-    /// Takes the waiter's slot back (Q3); false if it is done.
+    /// Takes the waiter's slot back (ONESHOT-3); false if it is done.
     fn take_slot_back(&self) -> bool {
         // Ordering: Relaxed. The slot's old waiter is the asker's own; an answer is read by `take`,
         // which looks again.
@@ -370,7 +371,7 @@ impl<R, P> Asker<R, P> {
         let won = self.cell().phase_from_queued(CANCELLED);
         won.then(|| {
             let give_back = self.cell().give_back;
-            // SAFETY: Q1: won.
+            // SAFETY: ONESHOT-1: won.
             unsafe { give_back(self.0) }
         })
     }
@@ -424,14 +425,14 @@ impl<R, P> Drop for Asker<R, P> {
     fn drop(&mut self) {
         // Ordering: Relaxed. WAITING is set by the asker alone.
         if self.cell().state.load(Relaxed) & WAITING != 0 && self.take_slot_back() {
-            // SAFETY: Q3: WAITING is clear, and it was not done when it was cleared.
+            // SAFETY: ONESHOT-3: WAITING is clear, and it was not done when it was cleared.
             let waiter = self.cell().waiter.with_mut(|slot| unsafe { (*slot).take() });
             panic::ignore(|| drop(waiter));
         }
         if self.leave_early() {
             return;
         }
-        // Q2: done.
+        // ONESHOT-2: done.
         let answer = self.take();
         panic::ignore(|| drop(answer));
         // SAFETY: it is this side's, which is not used again.

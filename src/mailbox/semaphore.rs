@@ -69,7 +69,7 @@ pub(crate) struct Unpushed {
     discard: fn(&mut Unpushed),
 }
 
-// SAFETY: it is the only holder of its node (N1), and `new` takes messages that are Send.
+// SAFETY: it is the only holder of its node (NODE-1), and `new` takes messages that are Send.
 unsafe impl Send for Unpushed {}
 
 impl Unpushed {
@@ -97,7 +97,8 @@ impl Unpushed {
 
     fn take<E: Envelope + 'static>(&mut self) -> Option<E> {
         assert!(self.of == TypeId::of::<E>(), "a message of another type");
-        // SAFETY: N1: this was the holder of the node, which was pushed nowhere, and holds an E.
+        // SAFETY: NODE-1: this was the holder of the node, which was pushed nowhere, and holds an
+        // E.
         self.node.take().map(|node| unsafe { node.take_back::<E>() })
     }
 

@@ -70,7 +70,7 @@
 //!   after the other, and the second one frees the cell after all that the first one did.
 //! - FAREWELL: `raise` Release -> `look` Acquire on a raised flag. A step that acts on CLOSED or
 //!   ORPHAN sees all that the raiser did. A `look` that finds an idle word is a reader of HANDOVER:
-//!   a last handle that is dropped then, alone with the cell, takes no step (R10).
+//!   a last handle that is dropped then, alone with the cell, takes no step (MAILBOX-10).
 
 #![forbid(unsafe_code)]
 
@@ -139,7 +139,7 @@ pub(crate) struct Won(*const Word);
 pub(crate) struct Raised(*const Word);
 
 /// The nodes that a step has taken out of HEAD, newest first, or has kept from being put there:
-/// the owner's, who is their holder (N1). It may be empty.
+/// the owner's, who is their holder (NODE-1). It may be empty.
 #[derive(Debug)]
 #[must_use = "nodes that are forgotten are leaked, with their messages"]
 pub(crate) struct Head(pub(super) u64);

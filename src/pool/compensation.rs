@@ -5,13 +5,15 @@
 //! over; if no thread has taken the place meanwhile, it takes it back. A thread that stands by may
 //! also be asked to help out without a place, while workers are stuck.
 //!
-//! - W1: every place is with one thread, or free. A free one is taken by one thread.
-//! - W2: `spares >= reserved + free + help`: a worker that was promised a thread that stands by
-//!   will have one. Only a pool for which the system had too few threads has more free places.
-//! - W3: a thread without a place is counted as a spare, or as away in [`Idle`](super::idle::Idle).
-//!   One that has lost its place is a spare before it is not away any more.
-//! - W4: there are never more threads than workers and [`most`](Threads::new). The one that watches
-//!   is not among them.
+//! - COMPENSATION-1: every place is with one thread, or free. A free one is taken by one thread.
+//! - COMPENSATION-2: `spares >= reserved + free + help`: a worker that was promised a thread that
+//!   stands by will have one. Only a pool for which the system had too few threads has more free
+//!   places.
+//! - COMPENSATION-3: a thread without a place is counted as a spare, or as away in
+//!   [`Idle`](super::idle::Idle). One that has lost its place is a spare before it is not away any
+//!   more.
+//! - COMPENSATION-4: there are never more threads than workers and [`most`](Threads::new). The one
+//!   that watches is not among them.
 
 #![forbid(unsafe_code)]
 
@@ -127,7 +129,7 @@ impl<P> Threads<P> {
         state.threads > 0 || state.start(start).is_ok()
     }
 
-    /// Sees to it that a spare is there for this caller alone (W2).
+    /// Sees to it that a spare is there for this caller alone (COMPENSATION-2).
     pub(crate) fn reserve(
         &self,
         start: impl Fn(usize) -> io::Result<()>,
@@ -356,7 +358,7 @@ mod tests {
         matches!(job, Some(Next::Help))
     }
 
-    /// W2, W4.
+    /// COMPENSATION-2, COMPENSATION-4.
     #[test]
     fn a_thread_that_stands_by_is_promised_once() {
         let started = Cell::new(0);
@@ -380,7 +382,8 @@ mod tests {
         assert_eq!(started.get(), 3);
     }
 
-    /// W2: a free place has a thread that comes for it, and no other place or call has that one.
+    /// COMPENSATION-2: a free place has a thread that comes for it, and no other place or call has
+    /// that one.
     #[test]
     fn a_free_place_keeps_its_thread() {
         let started = Cell::new(0);
@@ -429,7 +432,7 @@ mod tests {
         assert_eq!(started.get(), 4);
     }
 
-    /// W1.
+    /// COMPENSATION-1.
     #[test]
     fn a_place_is_taken_back_by_who_left_it() {
         let started = Cell::new(0);

@@ -7,8 +7,8 @@
 //! the wait is over ([`Away`] is dropped), the worker goes on. On any other thread all of this does
 //! nothing.
 //!
-//! - C1: what [`CURRENT`] refers to is borrowed by [`Current::set`], which is below on the thread's
-//!   stack, and is there until that returns.
+//! - CURRENT-1: what [`CURRENT`] refers to is borrowed by [`Current::set`], which is below on the
+//!   thread's stack, and is there until that returns.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -87,7 +87,7 @@ impl Current {
 #[inline]
 fn with_worker<R>(f: impl FnOnce(PoolId, &dyn Worker) -> R) -> Option<R> {
     let Current { pool, worker } = CURRENT.with(Cell::get);
-    // SAFETY: C1; `f` keeps nothing of it.
+    // SAFETY: CURRENT-1; `f` keeps nothing of it.
     worker.map(|worker| f(pool, unsafe { worker.as_ref() }))
 }
 

@@ -18,11 +18,11 @@
 //! | `leave`        | away + 1                             |                                                               |
 //! | `come_back`    | away - 1                             | ends the pool, if it is closing and nothing is left           |
 //!
-//! - S1: a worker in the list is counted as a sleeper, and is taken out of it under the lock, by
-//!   the thread that wakes it or by itself. It is counted as a searcher in the same step.
-//! - S2: a worker is woken only while none searches, and searches from that moment on. So one need
-//!   wakes one worker, however many come at a time; if that one finds more than it can do, it wakes
-//!   the next.
+//! - IDLE-1: a worker in the list is counted as a sleeper, and is taken out of it under the lock,
+//!   by the thread that wakes it or by itself. It is counted as a searcher in the same step.
+//! - IDLE-2: a worker is woken only while none searches, and searches from that moment on. So one
+//!   need wakes one worker, however many come at a time; if that one finds more than it can do, it
+//!   wakes the next.
 //! - NEED: work is put where searchers look, fence, the word is read -> the word is changed, fence,
 //!   a look. No wake-up is lost:
 //!   1. Let the announcer read the word's value p, in the order of its changes. Any change that
@@ -137,7 +137,8 @@ impl Idle {
     fn wake_one(&self) {
         let woken = {
             let mut beds = self.beds.lock();
-            // A worker may have been woken meanwhile, by another need: it searches for both (S2).
+            // A worker may have been woken meanwhile, by another need: it searches for both
+            // (IDLE-2).
             if self.look().searchers() > 0 {
                 return;
             }

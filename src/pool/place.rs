@@ -24,9 +24,9 @@
 //! the job that sent it, unless another worker searches anyway, or the job blocks, or the
 //! [monitor](super::monitor) finds it.
 //!
-//! - P1: a place is borrowed only inside the methods of [`OwnPlace`], and these reach the queues
-//!   alone: nothing that they can call announces, sweeps, drops or runs a job, wakes a worker, or
-//!   takes a lock. What is owed after a step is its answer.
+//! - PLACE-1: a place is borrowed only inside the methods of [`OwnPlace`], and these reach the
+//!   queues alone: nothing that they can call announces, sweeps, drops or runs a job, wakes a
+//!   worker, or takes a lock. What is owed after a step is its answer.
 
 #![forbid(unsafe_code)]
 
@@ -56,7 +56,7 @@ pub(super) struct Place<J: Job> {
     random: u64,
 }
 
-/// The place of a thread that may have one (P1).
+/// The place of a thread that may have one (PLACE-1).
 pub(super) struct OwnPlace<J: Job>(RefCell<Option<Place<J>>>);
 
 /// Outcome of a look into one's own place.

@@ -31,8 +31,8 @@ const IN_VAIN: u32 = 8;
 #[inline(always)]
 fn with_thread_of<J: Job, R>(pool: &Shared<J>, f: impl FnOnce(Option<&Thread<J>>) -> R) -> R {
     let worker = Current::of(pool.id());
-    // SAFETY: C1: it is there while `f` runs, which keeps nothing of it. It is a thread of this
-    // very pool: a pool is known by its address, `run` gives that of the pool that the thread
+    // SAFETY: CURRENT-1: it is there while `f` runs, which keeps nothing of it. It is a thread of
+    // this very pool: a pool is known by its address, `run` gives that of the pool that the thread
     // keeps, and no other is at that address as long as this one is borrowed. So its jobs are J.
     f(worker.map(|worker| unsafe { worker.cast::<Thread<J>>().as_ref() }))
 }

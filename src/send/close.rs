@@ -129,9 +129,9 @@ impl<S> Strong<S> {
     /// This was the last handle.
     ///
     /// If nothing else can reach the cell, its mailbox is idle, and nothing waits for its end,
-    /// there is nothing to agree upon (B5): the state is dropped and the cell freed. But a state's
-    /// drop is user code. Inside of turns it comes after them (R9, R10), and an executor's actor is
-    /// dropped there.
+    /// there is nothing to agree upon (HEADER-5): the state is dropped and the cell freed. But a
+    /// state's drop is user code. Inside of turns it comes after them (MAILBOX-9, MAILBOX-10), and
+    /// an executor's actor is dropped there.
     #[inline(never)]
     fn last_gone(&mut self) {
         // SAFETY: `release` has just said so, and only its address is used once the cell is freed.

@@ -1,9 +1,9 @@
 //! `with` inside a turn: a closure that is lent ([`crate::turn::envelope::lent`]), so that its
 //! caller can take it back when the wait would close a circle, or must not be.
 //!
-//! - E3 is kept by [`Loan`]: it does not go before the closure was taken back or answered. Until it
-//!   was taken back it may start; from then on it never runs. One that has started is waited for,
-//!   however long: a turn is not interrupted, and what it borrows is the caller's.
+//! - ENVELOPE-3 is kept by [`Loan`]: it does not go before the closure was taken back or answered.
+//!   Until it was taken back it may start; from then on it never runs. One that has started is
+//!   waited for, however long: a turn is not interrupted, and what it borrows is the caller's.
 
 use crate::cell::refs::{Ref, Strong};
 use crate::error::{AskError, Reason};

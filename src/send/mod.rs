@@ -3,7 +3,7 @@
 //!
 //! The way of a send: `claim` (idle: the message is run on the spot, never stored, then
 //! `release_one`), or a node and `push`, and then what the push left owing. A thread that is inside
-//! a turn never drains for a send: it defers (R9).
+//! a turn never drains for a send: it defers (MAILBOX-9).
 
 mod attempt;
 pub(crate) mod close;

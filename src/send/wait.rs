@@ -1,4 +1,4 @@
-//! Waiting at a mailbox: for an answer, until it is idle, closed, or has ended (R14).
+//! Waiting at a mailbox: for an answer, until it is idle, closed, or has ended (MAILBOX-14).
 //!
 //! A thread that waits runs a pending mailbox itself, if its actor allows that, until its own
 //! message is done or its time is over. A task never does.
@@ -100,7 +100,7 @@ impl Ref {
         let slept = self.relieve(|| {
             if asker.watch(Waiter::Thread(thread::current())) {
                 while let Err(reason) = self.sleep_for(asker, deadline) {
-                    // One that has begun meanwhile is waited for again (G5).
+                    // One that has begun meanwhile is waited for again (WAITS-5).
                     let refused = Refused::withdraw(asker, reason);
                     if refused.question.is_some() {
                         return Err(refused);

@@ -96,8 +96,8 @@ impl<S: 'static> Strong<S> {
         let mut own = NodeOf::in_frame(Borrowed::<S, F, R>::new(f));
         let frame = &raw mut own;
         let node = NodePtr::of_frame(frame);
-        // SAFETY: E2: the frame is ours until the push, and from then on both sides use this one
-        // pointer.
+        // SAFETY: ENVELOPE-2: the frame is ours until the push, and from then on both sides use
+        // this one pointer.
         let message = unsafe { &*NodeOf::message(frame) };
         let owed = match self.put(local, seen, Links::one(node), entry) {
             Ok(owed) => owed,

@@ -1,25 +1,25 @@
 //! What this thread is running, and which mailboxes it has promised to run next.
 //!
 //! A turn never starts inside another one by a send. A send from inside a turn leaves the idle
-//! mailbox it meets pending and defers it here (R9); the outermost drain's end runs the list
+//! mailbox it meets pending and defers it here (MAILBOX-9); the outermost drain's end runs the list
 //! ([`crate::turn::deferred`]), so a chain of any length runs in constant stack and in the order
 //! sent.
 //!
-//! - F1: `top` is the innermost frame of this thread; the frames below hang on `prev`. Frames are
-//!   pushed and popped in stack order, also when `enter` unwinds.
-//! - F2: a frame stands for a mailbox for as long as the right to run it ([`Held`]) is borrowed, or
-//!   kept in a [`Lent`], and no longer. So nothing can let the mailbox go, or free its cell, while
-//!   a frame says that it is this thread's.
-//! - F3: a frame without a mailbox is work of the crate's own: it calls an executor or runs the
-//!   list, and no drain runs on top of it; or it is the ground of a drain ([`Local::drive`]), which
-//!   has let its mailbox go or is about to; or it says that the turn below waits for the drain on
-//!   top ([`Local::wait`]). An executor that is called may run a turn, and in that the drain. So a
-//!   [`Drain`](crate::Drain) is run in no turn on top of such a call either: the executor would be
-//!   called again on top of it, and the stack would grow with the messages.
-//! - F4: the list is empty whenever `top` is null, but on the way to running it.
-//! - F5: the list holds entries of mailboxes, and beside it stand hints: references (never handles)
-//!   to mailboxes whose entry is elsewhere, and perhaps with a thread that is busy for long.
-//!   To run either takes the mailbox over first. Hints are run when the list is empty. So
+//! - CONTEXT-1: `top` is the innermost frame of this thread; the frames below hang on `prev`.
+//!   Frames are pushed and popped in stack order, also when `enter` unwinds.
+//! - CONTEXT-2: a frame stands for a mailbox for as long as the right to run it ([`Held`]) is
+//!   borrowed, or kept in a [`Lent`], and no longer. So nothing can let the mailbox go, or free its
+//!   cell, while a frame says that it is this thread's.
+//! - CONTEXT-3: a frame without a mailbox is work of the crate's own: it calls an executor or runs
+//!   the list, and no drain runs on top of it; or it is the ground of a drain ([`Local::drive`]),
+//!   which has let its mailbox go or is about to; or it says that the turn below waits for the
+//!   drain on top ([`Local::wait`]). An executor that is called may run a turn, and in that the
+//!   drain. So a [`Drain`](crate::Drain) is run in no turn on top of such a call either: the
+//!   executor would be called again on top of it, and the stack would grow with the messages.
+//! - CONTEXT-4: the list is empty whenever `top` is null, but on the way to running it.
+//! - CONTEXT-5: the list holds entries of mailboxes, and beside it stand hints: references (never
+//!   handles) to mailboxes whose entry is elsewhere, and perhaps with a thread that is busy for
+//!   long. To run either takes the mailbox over first. Hints are run when the list is empty. So
 //!   one too many is stale by then, and changes no order: nothing that is pending then stands in
 //!   the list. But a list that is never empty (actors that send to each other for ever) must not
 //!   keep them waiting: when its budget is spent, they go to its end.
@@ -69,7 +69,7 @@ impl Lent {
 
 impl Frame {
     /// Runs `f` with the frame standing for this mailbox. `of` is borrowed meanwhile, so `f` cannot
-    /// let the mailbox go (F2).
+    /// let the mailbox go (CONTEXT-2).
     #[inline(always)]
     pub(crate) fn lend<O: Held, R>(&self, of: &mut O, f: impl FnOnce(&mut O) -> R) -> R {
         let _back = Reset(&self.mailbox, self.mailbox.replace(of.cell()));
@@ -270,7 +270,8 @@ impl Local {
         self.frames().next().is_some_and(Frame::is_work)
     }
 
-    /// True if a drain that is run here has to wait until this thread is inside no turn (F3).
+    /// True if a drain that is run here has to wait until this thread is inside no turn
+    /// (CONTEXT-3).
     pub(crate) fn defers_drains(&self) -> bool {
         self.is_at_work() || self.frames().any(|frame| frame.mailbox.get() == EXECUTE)
     }
@@ -303,7 +304,8 @@ impl Local {
     /// References to the mailboxes that this thread is running, the innermost first.
     pub(crate) fn held_up(&self) -> Vec<Ref> {
         let mailboxes = self.frames().filter_map(Frame::mailbox);
-        // SAFETY: F2: the right to run it is borrowed by a function below us, so the cell is alive.
+        // SAFETY: CONTEXT-2: the right to run it is borrowed by a function below us, so the cell is
+        // alive.
         mailboxes.map(|mailbox| unsafe { Ref::retain_at(mailbox) }).collect()
     }
 
@@ -311,8 +313,8 @@ impl Local {
     fn frames(&self) -> impl Iterator<Item = &Frame> {
         let mut at = self.top.get();
         std::iter::from_fn(move || {
-            // SAFETY: F1: every frame on the chain is on this thread's stack, below the caller;
-            // the thread-local that is borrowed here does not leave the thread.
+            // SAFETY: CONTEXT-1: every frame on the chain is on this thread's stack, below the
+            // caller; the thread-local that is borrowed here does not leave the thread.
             let frame = unsafe { at.as_ref() }?;
             at = frame.prev;
             Some(frame)
@@ -320,7 +322,7 @@ impl Local {
     }
 
     /// Runs `f` inside of a mailbox. `of` is borrowed meanwhile, so `f` cannot let the mailbox go
-    /// (F2).
+    /// (CONTEXT-2).
     #[inline(always)]
     pub(crate) fn enter<O: Held, R>(&self, of: &mut O, f: impl FnOnce(&mut O) -> R) -> R {
         self.enter_from(Depth::Any, of, f)

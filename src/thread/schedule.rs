@@ -1,4 +1,4 @@
-//! Getting a pending mailbox to another thread (R8).
+//! Getting a pending mailbox to another thread (MAILBOX-8).
 //!
 //! A mailbox has one *entry* ([`Scheduled`]) at most, and SCHEDULED in its word says that it is
 //! out. The step that leaves the mailbox pending, or leaves a message in a pending one, raises
@@ -14,7 +14,7 @@
 //! it has refused [`ATTEMPTS`] times. So it always gets somewhere, and the one that submits it
 //! never waits.
 //!
-//! - T1: from the step that left it pending until it is taken over, a mailbox has its entry
+//! - SCHEDULE-1: from the step that left it pending until it is taken over, a mailbox has its entry
 //!   or a hint in a thread's list or an executor, or a thread is about to put one there, or to run
 //!   it: a shutdown that has closed it from idle.
 
@@ -121,8 +121,8 @@ fn submit(local: &Local, header: &Header, mut drain: Drain) {
 /// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False
 /// if the executor is gone: the actor was stopped.
 ///
-/// The turn is registered before (W3), and an executor is closed before it drops what is enrolled.
-/// So either that finds the turn, or this finds the executor closed.
+/// The turn is registered before (TURN-3), and an executor is closed before it drops what is
+/// enrolled. So either that finds the turn, or this finds the executor closed.
 pub(crate) fn enrolls(owner: &Owner) -> bool {
     let header = owner.header();
     let Some(executor) = header.config().executor.as_deref() else { return true };

@@ -17,21 +17,22 @@
 //! | for an actor to be idle, or to end          | until it is so    | yes            | if it has a limit |
 //! | of one that was refused                     | no                |                |                   |
 //!
-//! - G1: an edge owns what it leads from and to. Its mailbox is the thread's own as long as the
-//!   edge is there (F2 of [`super::context`]): the guard goes before the frames do.
-//! - G2: of the waits that close a circle, the last one sees the others: an edge is put in, and the
-//!   way back looked for, under one lock. It sees none that is over: what is waited for is done by
-//!   the owner of a mailbox that has no edge meanwhile, and comes before the edge that it has next.
-//! - G3: a circle has an edge that may be refused, if those that wait for answers have asked for
-//!   them. A question begins after the turn that asks it, and a turn on top after the one below:
-//!   not all the way round. A reply that was handed on is waited for by a turn that may have begun
-//!   later: a circle of such edges, all of which have begun, is left alone.
-//! - G4: a wait that is refused would not get what it waits for. Without limits, that is so for all
-//!   of a circle, and the last one is refused; else for the one whose limit ends first. If that one
-//!   must not be refused, its limit opens the circle. By different clocks it is not known which
-//!   that is; the circle is left alone, until one of the limits is over.
-//! - G5: a question that is refused never runs: its asker withdraws it first. One that has begun
-//!   meanwhile is waited for again, with a new look.
+//! - WAITS-1: an edge owns what it leads from and to. Its mailbox is the thread's own as long as
+//!   the edge is there (CONTEXT-2 of [`super::context`]): the guard goes before the frames do.
+//! - WAITS-2: of the waits that close a circle, the last one sees the others: an edge is put in,
+//!   and the way back looked for, under one lock. It sees none that is over: what is waited for is
+//!   done by the owner of a mailbox that has no edge meanwhile, and comes before the edge that it
+//!   has next.
+//! - WAITS-3: a circle has an edge that may be refused, if those that wait for answers have asked
+//!   for them. A question begins after the turn that asks it, and a turn on top after the one
+//!   below: not all the way round. A reply that was handed on is waited for by a turn that may have
+//!   begun later: a circle of such edges, all of which have begun, is left alone.
+//! - WAITS-4: a wait that is refused would not get what it waits for. Without limits, that is so
+//!   for all of a circle, and the last one is refused; else for the one whose limit ends first. If
+//!   that one must not be refused, its limit opens the circle. By different clocks it is not known
+//!   which that is; the circle is left alone, until one of the limits is over.
+//! - WAITS-5: a question that is refused never runs: its asker withdraws it first. One that has
+//!   begun meanwhile is waited for again, with a new look.
 //!
 //! No user code runs under the lock, which is taken by waits inside of turns alone: what an edge
 //! owns is dropped after it. A walk is bounded, so circles of more than [`LONGEST`] turns are not

@@ -4,13 +4,13 @@
 //! timer in the map is armed, any other will not fire: firing, cancelling and resetting are each
 //! the removal of one key, so they exclude each other, and nothing that is cancelled stays behind.
 //!
-//! - T1: a timer leaves the map before its function runs. What the function arms, cancels or resets
-//!   is another key.
-//! - T2: no user code under the lock: clocks are read before it is taken, functions run and are
-//!   dropped after it was let go. A timer's own place is changed under the queue's lock alone.
-//! - T3: the thread writes down that it lies down in the same step in which it has seen what is due
-//!   next; a thread that arms something sooner finds it there, and wakes it.
-//! - T4: the last clone of a service ends it: what is armed then never fires, and is dropped.
+//! - TIMERS-1: a timer leaves the map before its function runs. What the function arms, cancels or
+//!   resets is another key.
+//! - TIMERS-2: no user code under the lock: clocks are read before it is taken, functions run and
+//!   are dropped after it was let go. A timer's own place is changed under the queue's lock alone.
+//! - TIMERS-3: the thread writes down that it lies down in the same step in which it has seen what
+//!   is due next; a thread that arms something sooner finds it there, and wakes it.
+//! - TIMERS-4: the last clone of a service ends it: what is armed then never fires, and is dropped.
 
 #![forbid(unsafe_code)]
 

@@ -5,9 +5,10 @@
 //! that lay down before is in the list and is woken. A thread that is woken looks again, as with
 //! every clock; waking one too often does no harm.
 //!
-//! - V1: time never goes back. V2: in the list stand threads inside `park_until` whose moment has
-//!   not come. Its length may be stale, too high, only by threads that were unparked for another
-//!   reason and have not yet run.
+//! - CLOCK-1: time never goes back.
+//! - CLOCK-2: in the list stand threads inside `park_until` whose moment has not come. Its length
+//!   may be stale, too high, only by threads that were unparked for another reason and have not yet
+//!   run.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! What a thread does before it blocks inside a turn.
 //!
-//! A turn that sends to idle actors promises to run them when it is over (R9,
+//! A turn that sends to idle actors promises to run them when it is over (MAILBOX-9,
 //! [`crate::thread::context`]).
 //! If it blocks before, and what it waits for depends on one of them, it would wait for ever. So a
 //! turn that is about to sleep hands its promises to their executors

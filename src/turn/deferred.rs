@@ -172,7 +172,7 @@ pub(crate) fn cut_stopped(cell: &Ref) -> Option<Owner> {
     if !header.has(AWAITS) {
         return None;
     }
-    // W3: the lock is in an allocation that is there on both sides.
+    // TURN-3: the lock is in an allocation that is there on both sides.
     let keeper = header.ext_made().turn.lock().clone();
     Some(keeper?.cut()?.get_up())
 }

@@ -2,7 +2,7 @@
 //!
 //! The loop stands outside of what may unwind: the owner with its private list, and the message in
 //! hand, lie in the outer frame; one `catch` goes around a whole list, and no user code runs while
-//! a thread unwinds (R11).
+//! a thread unwinds (MAILBOX-11).
 //!
 //! | what is left, at the end of the private list  | step                                              |
 //! |-----------------------------------------------|---------------------------------------------------|
@@ -21,9 +21,9 @@
 //! all that waits ([`super::waking`]).
 //!
 //! A thread's outermost drain gives way at the end of a batch, if this thread's list has an entry
-//! (R9): it leaves its own mailbox at the list's end, or to its executor. What is in the batch was
-//! sent before what its turns have sent, so the order of sending is kept. No mailbox is run between
-//! the turns of another.
+//! (MAILBOX-9): it leaves its own mailbox at the list's end, or to its executor. What is in the
+//! batch was sent before what its turns have sent, so the order of sending is kept. No mailbox is
+//! run between the turns of another.
 
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Observed;
@@ -192,7 +192,7 @@ impl Drive<'_> {
         let mut halt = Halt::Empty;
         // A mailbox that only has to be let go has no list.
         while owner.has_more() {
-            // A turn that may wait borrows the state where it is (H1).
+            // A turn that may wait borrows the state where it is (RESIDENT-1).
             let at_once = self.observed.is_none() && !owner.awaits();
             let moves = if at_once && owner.has_many() { owner.moves() } else { None };
             match self.round(owner, moves, at_once && self.plain) {
@@ -309,7 +309,8 @@ impl Drive<'_> {
         while let Some(taken) = owner.pop() {
             let run = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
             self.in_hand = Some((taken, run));
-            // SAFETY: E1: this mailbox's own message, run or discarded once, with its own cell.
+            // SAFETY: ENVELOPE-1: this mailbox's own message, run or discarded once, with its own
+            // cell.
             let ran = unsafe {
                 if run && PLAIN {
                     taken.run(env.as_ptr());
@@ -378,7 +379,7 @@ impl Drive<'_> {
         let lies_down = frame.lend(&mut owner, |owner| {
             !turn.is_woken() && {
                 owner.settle();
-                // In this order (W3).
+                // In this order (TURN-3).
                 let first = turn.register(owner.header());
                 (!first || enrolls(owner)) && !owner.is_stopped()
             }
@@ -428,7 +429,7 @@ impl Drive<'_> {
         if run {
             backoff = owner.recover(&payload, true);
             let env = Env::of(owner.cell());
-            // SAFETY: E1; `run` of this message has just unwound.
+            // SAFETY: ENVELOPE-1; `run` of this message has just unwound.
             panic::ignore(|| unsafe { taken.panicked(env.as_ptr(), payload) });
         } else {
             panic::discard(payload);

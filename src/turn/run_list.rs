@@ -159,8 +159,8 @@ impl ListRun<'_> {
     fn turn(&mut self, lent: Lent, taken: Taken) -> Option<Lent> {
         let env = Env::of(lent.claimed().cell());
         self.in_hand = Some((lent, taken));
-        // SAFETY: E1: this mailbox's own message, run once, with its own cell. The state is there:
-        // a turn comes only before the end.
+        // SAFETY: ENVELOPE-1: this mailbox's own message, run once, with its own cell. The state is
+        // there: a turn comes only before the end.
         unsafe { taken.run(env.as_ptr()) };
         let (lent, taken) = self.in_hand.take()?;
         // SAFETY: moved out by `run`, and forgotten here.

@@ -7,7 +7,7 @@
 //! drops the drain, or runs it in the call, leaves the mailbox to the fallback, or until after the
 //! turn.
 //!
-//! - T2: the call that takes an owner out of a turn leaves its mailbox pending.
+//! - WAKING-1: the call that takes an owner out of a turn leaves its mailbox pending.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -26,7 +26,7 @@ static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, re
 pub(crate) fn with_waker<R>(turn: &TurnMut, f: impl FnOnce(&Waker) -> R) -> R {
     let raw = RawWaker::new(turn.core().as_ptr().cast_const().cast(), &VTABLE);
     // SAFETY: it is not dropped, so it counts for nothing; the turn is kept for the call. The
-    // functions keep the contract of a waker: they count (W2), and may be called on any thread.
+    // functions keep the contract of a waker: they count (TURN-2), and may be called on any thread.
     let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw) });
     f(&waker)
 }
@@ -44,7 +44,7 @@ unsafe fn core(data: *const ()) -> NonNull<Core> {
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: W2: the waker that is cloned counts, or its turn is kept for the call.
+    // SAFETY: TURN-2: the waker that is cloned counts, or its turn is kept for the call.
     unsafe { core(data).as_ref() }.retain_waker();
     RawWaker::new(data, &VTABLE)
 }
@@ -55,7 +55,7 @@ unsafe fn wake(data: *const ()) {
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
-    // SAFETY: W2: the waker that is borrowed here counts, or its turn is kept for the call.
+    // SAFETY: TURN-2: the waker that is borrowed here counts, or its turn is kept for the call.
     unsafe { core(data).as_ref() }.wake().into_iter().for_each(go_on);
 }
 

@@ -104,7 +104,6 @@ fn timed_slices(budget: Budget, messages: usize) -> Vec<(usize, usize)> {
     slices(&queue, &given, &handled)
 }
 
-// B1, B3, B4.
 #[test]
 fn a_drain_ends_when_its_time_is_over() {
     let limit = |time| Budget::UNLIMITED.time(time);
@@ -189,7 +188,6 @@ fn turns_that_become_longer_overstep_by_64_at_most() {
     assert!(reads < SHORT / 32, "{reads} looks at the clock");
 }
 
-// B2.
 #[test]
 fn a_drain_ends_when_its_turns_are_used_up() {
     let (queue, given, executor) = counting();
@@ -202,7 +200,6 @@ fn a_drain_ends_when_its_turns_are_used_up() {
     assert_eq!(slices(&queue, &given, &handled), [(64, 1), (64, 2), (64, 3), (58, 3)]);
 }
 
-// B6.
 #[test]
 fn a_budget_of_nothing_is_refused() {
     for budget in [
@@ -218,7 +215,6 @@ fn a_budget_of_nothing_is_refused() {
     );
 }
 
-// B5.
 #[test]
 fn an_executor_that_refuses_is_asked_again() {
     let (queue, given, executor) = counting();
@@ -232,7 +228,7 @@ fn an_executor_that_refuses_is_asked_again() {
     assert_eq!(actor.stop_cause(), None);
 }
 
-// B5: no asker is left without an answer.
+// No asker is left without an answer.
 #[test]
 fn what_an_executor_refuses_is_run_by_the_fallback() {
     must_end(|| {
@@ -314,7 +310,7 @@ fn a_short_drain_reads_no_clock() {
     assert_eq!((plain.with(|n| *n), forever.with(|n| *n)), (Ok(18), Ok(1000)));
 }
 
-// B8: others go on sending, and the caller still returns; everything is handled.
+// Others go on sending, and the caller still returns; everything is handled.
 #[test]
 fn a_captive_sender_is_let_go_while_others_send() {
     must_end(|| {
@@ -438,7 +434,7 @@ impl Held {
     }
 }
 
-// R8: a caller that may run the actor, and waits, does not wait for another thread.
+// A caller that may run the actor, and waits, does not wait for another thread.
 #[cfg(feature = "tokio")]
 #[test]
 fn a_caller_that_waits_takes_a_drain_over() {

@@ -51,7 +51,6 @@ impl Handler<Add> for Log {
     }
 }
 
-// G2.
 #[test]
 fn ten_waiting_senders_are_let_in_in_their_order() {
     must_end(|| {

@@ -1,5 +1,5 @@
 //! A loop of the program's own that runs an actor: an actor on a `DrainQueue`, which no other
-//! thread runs. Row D5 of the catalogue.
+//! thread runs.
 
 use std::sync::Arc;
 use std::sync::Mutex;

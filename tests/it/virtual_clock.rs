@@ -68,7 +68,7 @@ fn a_wait_that_is_over_leaves_the_clock() {
     });
 }
 
-/// Row L4: limits are measured on the waiting thread, and no worker has to be free for them to end.
+/// Limits are measured on the waiting thread, and no worker has to be free for them to end.
 #[test]
 fn timed_waits_end_while_the_only_worker_is_busy() {
     must_end(|| {

@@ -8,3 +8,4 @@ mod guide;
 mod hostile_face;
 mod layers;
 mod public_api;
+mod rules;

@@ -7,11 +7,11 @@
 //! a turn in its mailbox that drops the state and unpins. Who pins the key meanwhile keeps the
 //! state.
 //!
-//! - K1: `armed` is set under the lock of the shard by the one that finds it unset, and then arms a
-//!   timer; it is unset by the message that finds nothing kept.
-//! - K2: what waits for a key's end holds the registry weakly, and takes hold of it on a thread
+//! - KEEP-1: `armed` is set under the lock of the shard by the one that finds it unset, and then
+//!   arms a timer; it is unset by the message that finds nothing kept.
+//! - KEEP-2: what waits for a key's end holds the registry weakly, and takes hold of it on a thread
 //!   that may drop it.
-//! - K3: a pin writes down that the key is used, but for the one that ends it: so the turn that
+//! - KEEP-3: a pin writes down that the key is used, but for the one that ends it: so the turn that
 //!   ends a key sees whether it was used, and over, since that turn was sent. Then the key is kept
 //!   anew.
 
@@ -50,7 +50,7 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
-    /// Arms a timer for a shard (K1).
+    /// Arms a timer for a shard (KEEP-1).
     pub(crate) fn arm(&self, shard: usize, due: u64) {
         let Some(keeper) = &self.keeper else { return };
         let (me, actor) = (self.me.clone(), keeper.actor.clone());
@@ -92,7 +92,7 @@ where
                 let place = Place { hash: entry.hash(), at };
                 let end = *entry.due();
                 let entry = keys.pin(at, Kind::Key);
-                // K3.
+                // KEEP-3.
                 *entry.due() = end;
                 due.push((place, entry.actor().clone()));
             } else {

@@ -10,16 +10,16 @@
 //! leaves the entry there, in the chain of those that wait for their end, and the next pin takes it
 //! out of that chain again.
 //!
-//! - P1: an entry's `runs + keys` is the number of its pins. It is zero outside of the lock only
-//!   while the entry is in the chain of kept ones, or a hold that has no mailbox ([`thin`]).
-//! - P2: a key's mailbox takes a turn only while the turn's user holds a pin: so no mailbox of a
-//!   key has a turn after another one was made for that key.
-//! - P3: a state that needs dropping is dropped inside a turn of its mailbox, before the last
+//! - KEYS-1: an entry's `runs + keys` is the number of its pins. It is zero outside of the lock
+//!   only while the entry is in the chain of kept ones, or a hold that has no mailbox ([`thin`]).
+//! - KEYS-2: a key's mailbox takes a turn only while the turn's user holds a pin: so no mailbox of
+//!   a key has a turn after another one was made for that key.
+//! - KEYS-3: a state that needs dropping is dropped inside a turn of its mailbox, before the last
 //!   unpin: so at most one state of a key lives. A user that finds itself the last, outside of a
 //!   turn, passes his pin on to a turn that does no more than that.
-//! - P4: the only user code under a shard's lock is `Eq`, and the `Clone` of the keys for a look at
-//!   all of them. It may panic: nothing was changed. It must not come back here; a call panics
-//!   then, and an unpin is done by another thread.
+//! - KEYS-4: the only user code under a shard's lock is `Eq`, and the `Clone` of the keys for a
+//!   look at all of them. It may panic: nothing was changed. It must not come back here; a call
+//!   panics then, and an unpin is done by another thread.
 
 // By path, because the models include this file by path, and would look beside it.
 #[path = "registry/as_key.rs"]
@@ -306,7 +306,7 @@ impl<K> More<K> {
 }
 
 thread_local! {
-    /// True while this thread is inside the code of a key under a shard's lock (P4).
+    /// True while this thread is inside the code of a key under a shard's lock (KEYS-4).
     static COMPARING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -974,7 +974,7 @@ pub(crate) fn now(clock: Option<&dyn Clock>) -> Duration {
 pub(crate) trait Access: Sized {
     type Key: Send + Sync + 'static;
     type State: Send + 'static;
-    /// True if the state is the user's, so that it has to be dropped by P3.
+    /// True if the state is the user's, so that it has to be dropped by KEYS-3.
     const LOOKED_AFTER: bool = std::mem::needs_drop::<Self::State>();
 
     fn registry(&self) -> &Registry<Self::Key, Self::State>;
@@ -1067,7 +1067,7 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
 
     fn finish(mut self, slot: &mut Slot<A::Key, A::State>) {
         if COMPARING.get() {
-            // Somebody's `Eq` runs turns: then not here (P4).
+            // Somebody's `Eq` runs turns: then not here (KEYS-4).
             return;
         }
         loop {
@@ -1083,7 +1083,7 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
             match self.access.registry().unpin(self.place, self.kind, stateless, keep, fate) {
                 Unpinned::Last(_) => {
                     self.kind = Kind::Key;
-                    // P3.
+                    // KEYS-3.
                     ignore(|| slot.state = None);
                 }
                 Unpinned::Kept(due) => {
@@ -1106,7 +1106,7 @@ impl<A: Access> Drop for Pin<A> {
             return;
         }
         if COMPARING.get() {
-            // P4. A fresh mailbox takes it, and the pool runs that.
+            // KEYS-4. A fresh mailbox takes it, and the pool runs that.
             let pin = self.hand_over(self.last);
             drop(Actor::new(()).posted().send(move |()| drop(pin)));
             return;
@@ -1122,7 +1122,7 @@ impl<A: Access> Drop for Pin<A> {
             }
             Unpinned::Last(actor) => {
                 self.kind = Kind::Key;
-                // P3. Refused, it is dropped: then the mailbox ends, and the state with it.
+                // KEYS-3. Refused, it is dropped: then the mailbox ends, and the state with it.
                 let Some(pin) = self.hand_over(true) else { return };
                 drop(actor.send(move |slot: &mut Slot<_, _>| pin.finish(slot)));
             }

@@ -4,9 +4,9 @@
 //! good as an address, and nothing has to be looked for to change an entry that one knows. What is
 //! looked for lies in an index of four bytes each, which is what grows by doubling.
 //!
-//! - T1: a place in the row is full, or in the chain of the free ones.
-//! - T2: the index has the number of each full place, and no other.
-//! - T3: kept entries are in one more chain, in the order in which they were put there.
+//! - TABLE-1: a place in the row is full, or in the chain of the free ones.
+//! - TABLE-2: the index has the number of each full place, and no other.
+//! - TABLE-3: kept entries are in one more chain, in the order in which they were put there.
 
 use hashbrown::HashTable;
 

@@ -17,15 +17,16 @@
 //! for the first queue entry that is still alive, until that entry's time of expiry. If no place
 //! can be released any more, the waiters are dismissed.
 //!
-//! - D1: rows and reservations together never exceed the limit, and each has a place of its own
-//!   from 1 to the limit. A row counts in the step that writes it.
-//! - D2: an applicant has one entry: a row, a reservation, or a queue entry.
-//! - D3: a place is free only if the queue is empty, or the admission is closed.
-//! - D4: fences increase strictly. A new fence is the greater of the time in microseconds and the
-//!   last fence plus one. So a store that has lost its records goes on above them.
-//! - D5: a row is permanent, and its request gets it whenever it asks again.
-//! - D6: a request that was given up for good gets nothing, however late its messages arrive.
-//! - D7: closed is final. A full admission is closed.
+//! - APPLICANTS-1: rows and reservations together never exceed the limit, and each has a place of
+//!   its own from 1 to the limit. A row counts in the step that writes it.
+//! - APPLICANTS-2: an applicant has one entry: a row, a reservation, or a queue entry.
+//! - APPLICANTS-3: a place is free only if the queue is empty, or the admission is closed.
+//! - APPLICANTS-4: fences increase strictly. A new fence is the greater of the time in microseconds
+//!   and the last fence plus one. So a store that has lost its records goes on above them.
+//! - APPLICANTS-5: a row is permanent, and its request gets it whenever it asks again.
+//! - APPLICANTS-6: a request that was given up for good gets nothing, however late its messages
+//!   arrive.
+//! - APPLICANTS-7: closed is final. A full admission is closed.
 //!
 //! | row | key | value |
 //! |-----|-----|-------|

@@ -1,10 +1,10 @@
 //! A client's requests for places of admissions.
 //!
-//! - T1: a request has one application, shared by all that work for it. Dropping the last reference
-//!   reports the end to the store, once. So no place stays reserved without an owner here, and no
-//!   request waits twice.
-//! - T2: the answer "not in" is certain: before it is given, the store has been made to refuse
-//!   copies of the request that may be on their way.
+//! - APPLICATIONS-1: a request has one application, shared by all that work for it. Dropping the
+//!   last reference reports the end to the store, once. So no place stays reserved without an owner
+//!   here, and no request waits twice.
+//! - APPLICATIONS-2: the answer "not in" is certain: before it is given, the store has been made to
+//!   refuse copies of the request that may be on their way.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

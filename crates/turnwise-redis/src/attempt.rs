@@ -1,15 +1,15 @@
 //! Attempts of requests: by their callers first, then on the client's thread.
 //!
-//! - A1: the first attempt runs on its caller: in the caller's runtime, or, for a thread that
-//!   waits, in a runtime that the client keeps. So an immediate answer wakes no other thread.
-//! - A2: a request that has to wait longer, or to be repeated, moves to the client's thread, which
-//!   receives notices. It moves as a whole, and once.
-//! - A3: a request that its caller does not poll moves, too: if it was never polled, or not since
-//!   it was woken, or not before its queue entry has to be refreshed. While there are attempts, the
-//!   client's thread looks for such requests a few times a second. So each request is sent, queue
-//!   entries are kept and holds are renewed, whether the futures are polled or not.
-//! - A4: callers' wakers, and stores, may panic, and may block where a caller polls. The client's
-//!   thread waits for no caller, and goes on if a waker panics.
+//! - ATTEMPT-1: the first attempt runs on its caller: in the caller's runtime, or, for a thread
+//!   that waits, in a runtime that the client keeps. So an immediate answer wakes no other thread.
+//! - ATTEMPT-2: a request that has to wait longer, or to be repeated, moves to the client's thread,
+//!   which receives notices. It moves as a whole, and once.
+//! - ATTEMPT-3: a request that its caller does not poll moves, too: if it was never polled, or not
+//!   since it was woken, or not before its queue entry has to be refreshed. While there are
+//!   attempts, the client's thread looks for such requests a few times a second. So each request is
+//!   sent, queue entries are kept and holds are renewed, whether the futures are polled or not.
+//! - ATTEMPT-4: callers' wakers, and stores, may panic, and may block where a caller polls. The
+//!   client's thread waits for no caller, and goes on if a waker panics.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,13 +1,13 @@
 //! Reports that a client owes its store, and the wait for them at the end of a program.
 //!
-//! - B1: a task that reports an end to the store is counted from before it is spawned until it
-//!   completes.
-//! - B2: dropping a program's last handle of a client waits until nothing is counted, for
+//! - BUSINESS-1: a task that reports an end to the store is counted from before it is spawned until
+//!   it completes.
+//! - BUSINESS-2: dropping a program's last handle of a client waits until nothing is counted, for
 //!   [`AT_THE_END`] at most. So what is released as `main` ends reaches the store.
-//! - B3: tasks of the client's thread have no handle. What they create gets one when it is handed
-//!   out.
-//! - B4: a task that borrows what a program owns is counted meanwhile, because it may become the
-//!   last owner.
+//! - BUSINESS-3: tasks of the client's thread have no handle. What they create gets one when it is
+//!   handed out.
+//! - BUSINESS-4: a task that borrows what a program owns is counted meanwhile, because it may
+//!   become the last owner.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};

@@ -3,13 +3,13 @@
 //! All keys of an object have one hash tag, so an object lives in one slot, and on one node at a
 //! time. A slot is looked up here; a node that does not own it any more names the one that does.
 //!
-//! - N1: a step is sent to one node. A redirection has had no effect, so the step may be sent
-//!   again.
-//! - N2: while a slot moves, its objects are refused as a whole. Each command states one more key
-//!   of the object, which never exists: the node that a slot leaves does not run a command one of
-//!   whose keys is gone, and the other one runs none before it owns the slot.
-//! - N3: a node that does not answer is asked for nothing until another node names it again, as it
-//!   does until a replica has taken over.
+//! - CLUSTER-1: a step is sent to one node. A redirection has had no effect, so the step may be
+//!   sent again.
+//! - CLUSTER-2: while a slot moves, its objects are refused as a whole. Each command states one
+//!   more key of the object, which never exists: the node that a slot leaves does not run a command
+//!   one of whose keys is gone, and the other one runs none before it owns the slot.
+//! - CLUSTER-3: a node that does not answer is asked for nothing until another node names it again,
+//!   as it does until a replica has taken over.
 
 use std::sync::Arc;
 

@@ -10,11 +10,11 @@
 //!                    └─── a version has changed ┘
 //! ```
 //!
-//! - E1: the rows of one load, and the version beside them, are of one moment.
-//! - E2: a swap writes all of its changes, or none. It writes them only if each object still has
-//!   the version that it was loaded with.
-//! - E3: a swap that has returned is as durable as the database makes its writes.
-//! - E4: steps that arrive while others are swapped are run together, and swapped together.
+//! - ENGINE-1: the rows of one load, and the version beside them, are of one moment.
+//! - ENGINE-2: a swap writes all of its changes, or none. It writes them only if each object still
+//!   has the version that it was loaded with.
+//! - ENGINE-3: a swap that has returned is as durable as the database makes its writes.
+//! - ENGINE-4: steps that arrive while others are swapped are run together, and swapped together.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! A store in a file of this machine: an SQLite database.
 //!
-//! - F1: a swap returns after the transaction is on the disk (`synchronous = FULL`).
-//! - F2: steps that arrive while others are written are written together: one transaction, one
+//! - FILE-1: a swap returns after the transaction is on the disk (`synchronous = FULL`).
+//! - FILE-2: steps that arrive while others are written are written together: one transaction, one
 //!   `fsync`.
-//! - F3: a transaction begins with the first load and ends with the swap, so steps of several
+//! - FILE-3: a transaction begins with the first load and ends with the swap, so steps of several
 //!   processes wait for one another, and none has to be run again.
 
 use std::fmt;

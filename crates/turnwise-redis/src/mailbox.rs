@@ -13,21 +13,22 @@
 //! drains. Here the drainer's lease plays that role: the step that finds the mailbox empty also
 //! releases it, so no message can be left without a drainer between the two.
 //!
-//! - M1: at most one request drains a mailbox. Only the drainer removes messages, by naming them.
-//! - M2: the state, the removal of the messages that made it, and their outcomes are written in one
-//!   step. So the state has seen each message once, whatever was repeated on the way.
-//! - M3: a repeated step has one effect: a push by the message's id, an advance by its number and
-//!   that of its hold.
-//! - M4: a message that was handed to a drainer, and was not returned, may have begun: it cannot be
-//!   withdrawn. Such messages are handed out one at a time, and only the first one's attempts
-//!   count.
-//! - M5: a message that was withdrawn, or is done, is known for a stated time: copies of its push
-//!   that arrive meanwhile store nothing and claim nothing.
-//! - M6: a mailbox with messages, or with a drainer, has a due time, at which a worker checks
+//! - STORED-1: at most one request drains a mailbox. Only the drainer removes messages, by naming
+//!   them.
+//! - STORED-2: the state, the removal of the messages that made it, and their outcomes are written
+//!   in one step. So the state has seen each message once, whatever was repeated on the way.
+//! - STORED-3: a repeated step has one effect: a push by the message's id, an advance by its number
+//!   and that of its hold.
+//! - STORED-4: a message that was handed to a drainer, and was not returned, may have begun: it
+//!   cannot be withdrawn. Such messages are handed out one at a time, and only the first one's
+//!   attempts count.
+//! - STORED-5: a message that was withdrawn, or is done, is known for a stated time: copies of its
+//!   push that arrive meanwhile store nothing and claim nothing.
+//! - STORED-6: a mailbox with messages, or with a drainer, has a due time, at which a worker checks
 //!   whether it is drained.
-//! - M7: a delayed message is known, and is no message of the mailbox, before its time has come.
-//!   The first step after that moves it behind the others. While there are only such messages, the
-//!   first one's time is the due time.
+//! - STORED-7: a delayed message is known, and is no message of the mailbox, before its time has
+//!   come. The first step after that moves it behind the others. While there are only such
+//!   messages, the first one's time is the due time.
 //!
 //! | row | key | value |
 //! |-----|-----|-------|

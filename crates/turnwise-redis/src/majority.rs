@@ -7,13 +7,14 @@
 //!  the end   Leave(token) ──▶ all                 also those that have not answered, until they do
 //! ```
 //!
-//! - Q1: two majorities share a node. There the earlier hold's fence was stored before the later
-//!   hold was granted, so the later fence is greater; or the earlier token no longer held there
-//!   when it came to be confirmed, and was refused. So fences increase whatever clocks say.
-//! - Q2: a node counts for a hold only while its token holds there with no greater fence: a late
-//!   copy of round 1 may begin another hold after a later client's.
-//! - Q3: a hold lasts from before its last confirmation was sent, less the drift of clocks.
-//! - Q4: each attempt has a token of its own, which is left on all nodes when the attempt fails.
+//! - MAJORITY-1: two majorities share a node. There the earlier hold's fence was stored before the
+//!   later hold was granted, so the later fence is greater; or the earlier token no longer held
+//!   there when it came to be confirmed, and was refused. So fences increase whatever clocks say.
+//! - MAJORITY-2: a node counts for a hold only while its token holds there with no greater fence: a
+//!   late copy of round 1 may begin another hold after a later client's.
+//! - MAJORITY-3: a hold lasts from before its last confirmation was sent, less the drift of clocks.
+//! - MAJORITY-4: each attempt has a token of its own, which is left on all nodes when the attempt
+//!   fails.
 //!
 //! `tests/majority_search.rs` visits all states of it.
 

@@ -12,21 +12,22 @@
 //! first: expired leases end, and a free place is granted to the first queue entry that is still
 //! alive, until that entry's time of expiry. The next `Acquire` of that request picks the grant up.
 //!
-//! - L1: at most one request holds a place, and a request holds one place at most.
-//! - L2: a place is free only if the queue is empty.
-//! - L3: fences increase strictly while the record is known. A new fence is the greater of the time
-//!   in microseconds and the last fence plus one. So a store that has lost its records goes on
-//!   above them, unless its clock has gone back by more than the time since. A record is known for
-//!   ten minutes after its last use, or longer if its clients ask for that.
-//! - L4: a request that was left for good is never granted again, however late its messages arrive.
-//! - L5: the number of a tick is stored before its run begins, and never goes back.
-//! - L6: each step states the number of places. While there are holders or waiters, that number is
-//!   fixed, and steps with another one are refused.
-//! - L7: a lease ends early only by `Leave` or `Force`: of several leases that one request has
-//!   asked for, the one that ends last counts.
-//! - L8: a place in which a job has begun is dirty until that job has ended, whatever happens to
-//!   its holder, and the next job there learns of it. A quarantined place is held by a token of no
-//!   request, and becomes free by `Repair` or `Force`.
+//! - RECORD-1: at most one request holds a place, and a request holds one place at most.
+//! - RECORD-2: a place is free only if the queue is empty.
+//! - RECORD-3: fences increase strictly while the record is known. A new fence is the greater of
+//!   the time in microseconds and the last fence plus one. So a store that has lost its records
+//!   goes on above them, unless its clock has gone back by more than the time since. A record is
+//!   known for ten minutes after its last use, or longer if its clients ask for that.
+//! - RECORD-4: a request that was left for good is never granted again, however late its messages
+//!   arrive.
+//! - RECORD-5: the number of a tick is stored before its run begins, and never goes back.
+//! - RECORD-6: each step states the number of places. While there are holders or waiters, that
+//!   number is fixed, and steps with another one are refused.
+//! - RECORD-7: a lease ends early only by `Leave` or `Force`: of several leases that one request
+//!   has asked for, the one that ends last counts.
+//! - RECORD-8: a place in which a job has begun is dirty until that job has ended, whatever happens
+//!   to its holder, and the next job there learns of it. A quarantined place is held by a token of
+//!   no request, and becomes free by `Repair` or `Force`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

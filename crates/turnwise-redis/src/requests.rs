@@ -22,12 +22,12 @@ use crate::time::{Moment, SHORTEST, after};
 
 /// A request, from its first step until it is given up: in the queue, or holding.
 ///
-/// - R1: all that ask or hold by a token share its request. Dropping the last reference reports the
-///   end to the store, once. So nothing stays held without a holder here, and no request waits
-///   twice.
-/// - R2: each of them has a [`Share`]. A release reports the end itself only if its share is the
-///   last one, and from then on no other ask of the owner gets a share. So what one of them is
-///   granted is not released by another.
+/// - REQUESTS-1: all that ask or hold by a token share its request. Dropping the last reference
+///   reports the end to the store, once. So nothing stays held without a holder here, and no
+///   request waits twice.
+/// - REQUESTS-2: each of them has a [`Share`]. A release reports the end itself only if its share
+///   is the last one, and from then on no other ask of the owner gets a share. So what one of them
+///   is granted is not released by another.
 pub(crate) struct Request {
     pub(crate) client: Arc<Client>,
     pub(crate) key: String,

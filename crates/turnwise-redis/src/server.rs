@@ -326,7 +326,7 @@ impl RedisStore {
                     self.nodes().owns(&owner, slot, slot);
                     return Ok(None);
                 }
-                // Rule N2: the object is refused as a whole.
+                // Rule CLUSTER-2: the object is refused as a whole.
                 Some("ASK" | "TRYAGAIN") => {
                     self.nodes().are_several();
                     return Err(self.unreachable(format!("its slot moves: {failure}")));

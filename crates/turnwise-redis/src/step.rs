@@ -2,11 +2,11 @@
 //!
 //! | rule |                                                                                       |
 //! |------|---------------------------------------------------------------------------------------|
-//! | S1   | One step is atomic: it takes effect at one moment, or not at all.                     |
-//! | S2   | A step may be repeated with its token: it has one effect, and answers the same.       |
-//! | S3   | Time is the store's. A step carries durations, never moments.                         |
-//! | S4   | A grant is state of the store. A notice is a hint, harmless if lost, doubled or late. |
-//! | S5   | Keys come from names that were checked, one hash tag for each object.                 |
+//! | STEP-1   | One step is atomic: it takes effect at one moment, or not at all.                     |
+//! | STEP-2   | A step may be repeated with its token: it has one effect, and answers the same.       |
+//! | STEP-3   | Time is the store's. A step carries durations, never moments.                         |
+//! | STEP-4   | A grant is state of the store. A notice is a hint, harmless if lost, doubled or late. |
+//! | STEP-5   | Keys come from names that were checked, one hash tag for each object.                 |
 
 #[path = "step/admission.rs"]
 mod admission;

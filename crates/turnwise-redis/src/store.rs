@@ -17,8 +17,8 @@ pub type NoticeSink = Arc<dyn Fn(Notice) + Send + Sync>;
 /// A place where objects are kept: memory ([`MemoryStore`](crate::MemoryStore)), a file or a
 /// server.
 ///
-/// The rules S1 to S5 are those of the [steps](crate::step). A store may wrap another one, as tests
-/// do to inject faults between a client and its store.
+/// The rules STEP-1 to STEP-5 are those of the [steps](crate::step). A store may wrap another one,
+/// as tests do to inject faults between a client and its store.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Executes one atomic step, which may be repeated.
     ///

@@ -14,21 +14,21 @@
 //!
 //! | rule |                                                                                     |
 //! |------|-------------------------------------------------------------------------------------|
-//! | F1   | No two confirmed holds have the same fence.                                         |
-//! | F2   | A hold that was requested after another was confirmed has the greater fence.        |
-//! | F3   | At each node that confirms two holds, the later one there has the greater fence.    |
-//! | F4   | Clocks at one rate: each confirmed hold has a greater fence than all before.        |
-//! | M1   | Clocks at one rate: at most one client holds.                                       |
-//! | W1   | A fenced resource refuses writes of an earlier hold after one of a later hold.      |
+//! | SEARCH-1   | No two confirmed holds have the same fence.                                         |
+//! | SEARCH-2   | A hold that was requested after another was confirmed has the greater fence.        |
+//! | SEARCH-3   | At each node that confirms two holds, the later one there has the greater fence.    |
+//! | SEARCH-4   | Clocks at one rate: each confirmed hold has a greater fence than all before.        |
+//! | SEARCH-5   | Clocks at one rate: at most one client holds.                                       |
+//! | SEARCH-6   | A fenced resource refuses writes of an earlier hold after one of a later hold.      |
 //!
-//! F1 to F3 hold whatever clocks say, because two majorities share a node. There the earlier fence
-//! was stored before the later hold was granted, which got a greater one; or the earlier token no
-//! longer held there when its confirmation arrived, and it was refused.
+//! SEARCH-1 to SEARCH-3 hold whatever clocks say, because two majorities share a node. There the
+//! earlier fence was stored before the later hold was granted, which got a greater one; or the
+//! earlier token no longer held there when its confirmation arrived, and it was refused.
 //!
-//! F4 and M1 need clocks: if one node's lease ends early, another client may hold while the first
-//! one believes that it does, or is about to. That is why a resource compares fences. A node that
-//! has lost its data knows no fence but its clock's. After it has stayed away for a lease, that is
-//! greater than all, if clocks are not further apart than a lease.
+//! SEARCH-4 and SEARCH-5 need clocks: if one node's lease ends early, another client may hold while
+//! the first one believes that it does, or is about to. That is why a resource compares fences. A
+//! node that has lost its data knows no fence but its clock's. After it has stayed away for a
+//! lease, that is greater than all, if clocks are not further apart than a lease.
 
 #[path = "../src/record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
@@ -87,13 +87,13 @@ struct Setting {
     offsets: [i8; NODES],
     /// The distances by which a clock jumps.
     jumps: &'static [i8],
-    /// True if clocks run at one rate: F4 and M1 are checked.
+    /// True if clocks run at one rate: SEARCH-4 and SEARCH-5 are checked.
     honest: bool,
     /// True if clients confirm again.
     renews: bool,
     /// True if clients leave, and some nodes receive that.
     leaves: bool,
-    /// True if F1, F2 and F4 are left to the resource: W1.
+    /// True if SEARCH-1, SEARCH-2 and SEARCH-4 are left to the resource: SEARCH-6.
     writes: bool,
     faults: Faults,
     last: u8,

@@ -1,5 +1,5 @@
-//! C1 and C2: an application that is given up against its turn; D1 and A3: the answers against the
-//! commit. The shipped admission, with a ledger of the models.
+//! APPLY-1 and APPLY-2: an application that is given up against its turn; DECIDER-1 and
+//! ADMISSION-3: the answers against the commit. The shipped admission, with a ledger of the models.
 
 use std::time::Duration;
 
@@ -103,8 +103,8 @@ impl Setting {
     }
 }
 
-/// C1 and C2: the limit of one is over while another thread runs its turn: it is admitted, and is
-/// answered so, or was late, and is not.
+/// APPLY-1 and APPLY-2: the limit of one is over while another thread runs its turn: it is
+/// admitted, and is answered so, or was late, and is not.
 pub(super) fn admission_late_against_its_turn() {
     let setting = Setting::new(3, None);
     let raffle = setting.raffle.clone();
@@ -128,7 +128,8 @@ pub(super) fn admission_late_against_its_turn() {
     setting.finish();
 }
 
-/// C2: one is dropped while another thread runs its turn: it leaves no entry, or one that counts.
+/// APPLY-2: one is dropped while another thread runs its turn: it leaves no entry, or one that
+/// counts.
 pub(super) fn admission_dropped_against_its_turn() {
     let setting = Setting::new(1, None);
     let raffle = setting.raffle.clone();
@@ -142,8 +143,8 @@ pub(super) fn admission_dropped_against_its_turn() {
     setting.finish();
 }
 
-/// D1 and A3: a commit fails while others wait for its consequences. Each answer is true when it is
-/// given.
+/// DECIDER-1 and ADMISSION-3: a commit fails while others wait for its consequences. Each answer is
+/// true when it is given.
 pub(super) fn admission_told_against_the_commit() {
     let setting = Setting::new(3, Some(1));
     let raffle = setting.raffle.clone();

@@ -1,4 +1,4 @@
-//! R1 and R9 with `try_with`: a turn here and now, or none.
+//! MAILBOX-1 and MAILBOX-9 with `try_with`: a turn here and now, or none.
 
 use std::cell::Cell;
 
@@ -88,8 +88,8 @@ pub(super) fn r1_attempt_with_hooks() {
     shared.finish();
 }
 
-/// A1: this thread has run the waiting messages, and none follows. Then its attempt is not refused,
-/// whether the entry is out in a turn that goes on, or is used meanwhile.
+/// SEND-1: this thread has run the waiting messages, and none follows. Then its attempt is not
+/// refused, whether the entry is out in a turn that goes on, or is used meanwhile.
 pub(super) fn r8_attempt_beside_a_stale_entry() {
     let books = Books::new();
     let actor = Strong::new(Log::new(&books));
@@ -121,7 +121,7 @@ pub(super) fn r8_attempt_beside_a_stale_entry() {
     books.balance();
 }
 
-/// R9: two turns try each other's actors. Neither waits, and both end.
+/// MAILBOX-9: two turns try each other's actors. Neither waits, and both end.
 pub(super) fn r9_attempts_crossing() {
     let [one, two] = [Shared::new(), Shared::new()];
     let cross = |mine: &Shared, other: &Shared| {

@@ -1,4 +1,4 @@
-//! R4: a message in the frame of a caller that waits.
+//! MAILBOX-4: a message in the frame of a caller that waits.
 
 use std::cell::Cell;
 
@@ -110,8 +110,8 @@ impl Worker for Fickle {
     fn has_lingered(&self, _: bool) {}
 }
 
-/// E3: a caller inside a turn may not sleep after all, and takes its closure back. Or it has begun:
-/// then its caller waits, and sees its writes to the frame.
+/// ENVELOPE-3: a caller inside a turn may not sleep after all, and takes its closure back. Or it
+/// has begun: then its caller waits, and sees its writes to the frame.
 pub(super) fn r4_lent() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| shared.send::<OWN>(1, 1));

@@ -1,4 +1,4 @@
-//! R6: the capacity is exact at every moment.
+//! MAILBOX-6: the capacity is exact at every moment.
 
 use super::super::cell::settings::Overflow;
 use super::super::error::Reason;

@@ -1,5 +1,5 @@
-//! R8, handed over: an executor has the mailbox's entry, or a drain beside it, which POSTED marks
-//! as out.
+//! MAILBOX-8, handed over: an executor has the mailbox's entry, or a drain beside it, which POSTED
+//! marks as out.
 
 use super::super::actor::promise;
 use super::super::cell::executor::Executor;

@@ -1,5 +1,5 @@
-//! G1 to G4: turns that wait for each other. Exactly one wait of a circle is refused, and none
-//! without a circle.
+//! WAITS-1 to WAITS-4: turns that wait for each other. Exactly one wait of a circle is refused, and
+//! none without a circle.
 
 use super::super::error::{AskError, Cycle, Reason};
 use super::*;
@@ -19,7 +19,7 @@ fn pair() -> [Shared; 2] {
     ["a", "b"].map(|name| Shared::built(|builder| builder.name(name)))
 }
 
-/// G2: two threads, each in a turn of one, that call the other. If both wait, the last wait is
+/// WAITS-2: two threads, each in a turn of one, that call the other. If both wait, the last wait is
 /// refused.
 pub(super) fn circle_of_two_threads() {
     let [a, b] = pair();
@@ -41,8 +41,8 @@ pub(super) fn circle_of_two_threads() {
     b.finish();
 }
 
-/// G2: two threads that ask each other by requests, of which the first has been refused before it
-/// is repeated.
+/// WAITS-2: two threads that ask each other by requests, of which the first has been refused before
+/// it is repeated.
 pub(super) fn circle_of_two_questions() {
     let [a, b] = pair();
     let (there, back) = (b.clone(), a.clone());
@@ -66,8 +66,8 @@ pub(super) fn circle_of_two_questions() {
     b.finish();
 }
 
-/// G3: a closure that was lent has begun, and waits for its lender: that wait is refused, whichever
-/// is the last.
+/// WAITS-3: a closure that was lent has begun, and waits for its lender: that wait is refused,
+/// whichever is the last.
 pub(super) fn circle_with_a_loan_that_has_begun() {
     let [a, b] = pair();
     let (lender, there) = (a.actor.clone(), b.actor.clone());
@@ -84,7 +84,7 @@ pub(super) fn circle_with_a_loan_that_has_begun() {
     b.finish();
 }
 
-/// G2: a wait that was answered is over, although its thread has not woken up.
+/// WAITS-2: a wait that was answered is over, although its thread has not woken up.
 pub(super) fn circle_of_what_is_over() {
     let [a, b] = pair();
     let (asker, asked) = (a.actor.clone(), b.actor.clone());

@@ -1,4 +1,4 @@
-//! R7 and R10: close, stop, the last handle.
+//! MAILBOX-7 and MAILBOX-10: close, stop, the last handle.
 
 use super::super::error::{Reason, StopCause};
 use super::*;
@@ -211,8 +211,8 @@ pub(super) fn r7_stop_parked() {
     shared.finish_ended(&ends);
 }
 
-/// R10, GONE and FAREWELL: the last handle is dropped while the other thread sends and drops its
-/// own; the last one ends the actor, once.
+/// MAILBOX-10, GONE and FAREWELL: the last handle is dropped while the other thread sends and drops
+/// its own; the last one ends the actor, once.
 pub(super) fn r10_last_handle() {
     let books = Books::new();
     let (actor, ends) = with_end(&books);
@@ -228,7 +228,7 @@ pub(super) fn r10_last_handle() {
     books.balance();
 }
 
-/// R10: the last handle of a pending mailbox is dropped: its message is run first.
+/// MAILBOX-10: the last handle of a pending mailbox is dropped: its message is run first.
 pub(super) fn r10_last_handle_parked() {
     let (shared, ends) = Shared::by_hand_with_end();
     let Shared { actor, books, queue } = shared;
@@ -247,7 +247,8 @@ pub(super) fn r10_last_handle_parked() {
     books.balance();
 }
 
-/// R10, GONE: the end comes after all that was done with any handle before its drop, sent or not.
+/// MAILBOX-10, GONE: the end comes after all that was done with any handle before its drop, sent or
+/// not.
 pub(super) fn r10_end_comes_last() {
     let books = Books::new();
     let (first, second) = (Written::new(), Written::new());
@@ -265,8 +266,8 @@ pub(super) fn r10_end_comes_last() {
     books.balance();
 }
 
-/// R10, B2: no handle is made from a count of 0: a weak handle is upgraded, used and dropped
-/// against the drop of the last handle.
+/// MAILBOX-10, HEADER-2: no handle is made from a count of 0: a weak handle is upgraded, used and
+/// dropped against the drop of the last handle.
 pub(super) fn r10_weak() {
     let books = Books::new();
     let (actor, ends) = with_end(&books);
@@ -285,7 +286,7 @@ pub(super) fn r10_weak() {
     books.balance();
 }
 
-/// R10: a weak handle keeps the block, not the state; the last reference frees it.
+/// MAILBOX-10: a weak handle keeps the block, not the state; the last reference frees it.
 pub(super) fn r10_storage() {
     let books = Books::new();
     let actor = Actor::new(Log::new(&books));
@@ -302,8 +303,8 @@ pub(super) fn r10_storage() {
     books.balance();
 }
 
-/// R10: a state that holds the last handle of another actor: freed one after the other, by the
-/// thread that ends the first.
+/// MAILBOX-10: a state that holds the last handle of another actor: freed one after the other, by
+/// the thread that ends the first.
 pub(super) fn r10_chain_of_states() {
     let books = Books::new();
     let inner = Actor::new(Log::new(&books));

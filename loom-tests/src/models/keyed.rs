@@ -1,5 +1,5 @@
-//! P1 to P3 of the registry of keys: pin, unpin and look-up; a key's state, its end and its next
-//! pin. The shipped registry and its runs; it has one shard, whose lock is loom's.
+//! KEYS-1 to KEYS-3 of the registry of keys: pin, unpin and look-up; a key's state, its end and its
+//! next pin. The shipped registry and its runs; it has one shard, whose lock is loom's.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Key {
     }
 }
 
-/// P1 and P3: two runs, and a third that is cancelled, all of one key.
+/// KEYS-1 and KEYS-3: two runs, and a third that is cancelled, all of one key.
 pub(super) fn keyed_runners_and_a_canceller() {
     let (keyed, key) = registry();
     let theirs = keyed.clone();
@@ -105,8 +105,8 @@ pub(super) fn keyed_runners_and_a_canceller() {
     key.finish(keyed, ran);
 }
 
-/// P3: the last pin of a key drops its state in a turn, against a run that pins it again. The run
-/// finds that state, or creates one after it.
+/// KEYS-3: the last pin of a key drops its state in a turn, against a run that pins it again. The
+/// run finds that state, or creates one after it.
 pub(super) fn keyed_state_against_a_pin() {
     let (keyed, key) = registry();
     let pinned = keyed.key(1).expect("not closed");
@@ -119,7 +119,8 @@ pub(super) fn keyed_state_against_a_pin() {
     key.finish(keyed, 2);
 }
 
-/// P2: a run now or not at all publishes its mailbox for the key, against one that pins the key.
+/// KEYS-2: a run now or not at all publishes its mailbox for the key, against one that pins the
+/// key.
 pub(super) fn keyed_published_against_a_pin() {
     let (keyed, key) = registry();
     let theirs = keyed.clone();
@@ -154,7 +155,7 @@ impl Hash for Same {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// P1: two keys of one hash, in two threads: each unpin finds the entry that was pinned.
+/// KEYS-1: two keys of one hash, in two threads: each unpin finds the entry that was pinned.
 pub(super) fn keyed_same_hash() {
     let keyed = Keyed::with_state(|_: &Same| Track::new(()));
     let runs = |own: u32| {
@@ -170,8 +171,8 @@ pub(super) fn keyed_same_hash() {
     assert_eq!(keyed.len(), 0);
 }
 
-/// K1 and P3: the time for which a key is kept is over, and it ends against a run. The run finds
-/// its state, or creates one after it, which is kept until the registry is dropped.
+/// KEEP-1 and KEYS-3: the time for which a key is kept is over, and it ends against a run. The run
+/// finds its state, or creates one after it, which is kept until the registry is dropped.
 pub(super) fn keyed_kept_against_a_run() {
     let (clock, key) = (Arc::new(Steps::default()), Key::new());
     let (timers, made) = (Timers::by_hand(clock.clone()), key.clone());
@@ -209,9 +210,9 @@ fn leased() -> (Registry, Key, Arc<Steps>, Timers, Limits) {
     (keyed, key, clock, timers, Limits::NONE.lease(LIMIT))
 }
 
-/// A1 and A2: the lease of a run that waits is over when the awaited event comes. The run is done
-/// or cut, and the next run of the key comes after its destructors: to the state, or to a fresh
-/// one.
+/// AWAITED-1 and AWAITED-2: the lease of a run that waits is over when the awaited event comes. The
+/// run is done or cut, and the next run of the key comes after its destructors: to the state, or to
+/// a fresh one.
 pub(super) fn keyed_cut_against_its_end() {
     let (keyed, key, clock, timers, lease) = leased();
     let (go, gone) = promise::<()>();
@@ -242,8 +243,8 @@ pub(super) fn keyed_cut_against_its_end() {
     key.finish(keyed, 2 - u32::from(cut));
 }
 
-/// A1: a run that waits for ever is cut by its lease or by an abort, against one that comes. No run
-/// waits for ever.
+/// AWAITED-1: a run that waits for ever is cut by its lease or by an abort, against one that comes.
+/// No run waits for ever.
 pub(super) fn keyed_cut_by_lease_or_abort() {
     let (keyed, key, clock, timers, lease) = leased();
     let leaves = Leaves(key.clone());
@@ -273,7 +274,7 @@ pub(super) fn keyed_cut_by_lease_or_abort() {
     key.finish(keyed, 2);
 }
 
-/// A2: only the lease ends it, against one that comes.
+/// AWAITED-2: only the lease ends it, against one that comes.
 pub(super) fn keyed_cut_alone() {
     let (keyed, key, clock, timers, lease) = leased();
     let leaves = Leaves(key.clone());

@@ -1,5 +1,5 @@
-//! T1 and T2 of holds without a mailbox, M1 to M5 of the lock's machine where waits, withdrawals
-//! and releases meet. The shipped lock objects, their registry and their timers.
+//! THIN-1 and THIN-2 of holds without a mailbox, MACHINE-1 to MACHINE-5 of the lock's machine where
+//! waits, withdrawals and releases meet. The shipped lock objects, their registry and their timers.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ impl Setting {
     }
 }
 
-/// T1 and T2: a hold without waiters ends while a second request comes. That is granted at once, or
-/// when the first hold is released, and sees its writes; its fence is larger.
+/// THIN-1 and THIN-2: a hold without waiters ends while a second request comes. That is granted at
+/// once, or when the first hold is released, and sees its writes; its fence is larger.
 pub(super) fn locks_second_against_a_release() {
     let setting = Setting::new();
     let first = setting.locks.try_lock(1).expect("nobody is there");
@@ -55,7 +55,7 @@ pub(super) fn locks_second_against_a_release() {
     setting.finish();
 }
 
-/// M5: a waiter gives up as it is granted the lock. Then the next one is.
+/// MACHINE-5: a waiter gives up as it is granted the lock. Then the next one is.
 pub(super) fn locks_granted_against_given_up() {
     let setting = Setting::new();
     let first = setting.locks.try_lock(1).expect("nobody is there");
@@ -104,7 +104,7 @@ pub(super) fn locks_end_of_a_hold() {
     setting.finish();
 }
 
-/// P1: a lock is removed with its last use, while another thread asks for it.
+/// KEYS-1: a lock is removed with its last use, while another thread asks for it.
 pub(super) fn locks_gone_against_a_lock() {
     fn hold(locks: &Locks<u32>, inside: &Written) -> Result<Guard<u32>, LockError> {
         let guard = locks.lock(1).wait()?;

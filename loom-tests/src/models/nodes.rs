@@ -1,5 +1,5 @@
-//! R2 and R3: nodes, their memory and their addresses. Chunks have three slots here, caches and
-//! depot hold one.
+//! MAILBOX-2 and MAILBOX-3: nodes, their memory and their addresses. Chunks have three slots here,
+//! caches and depot hold one.
 
 use super::super::mailbox::chunk::Row;
 use super::super::mailbox::list::Batch;
@@ -127,8 +127,8 @@ impl Bare {
     }
 }
 
-/// R3: a push whose guess is stale succeeds, because a new node lies where the old one lay: it
-/// links to the new one, and all are run.
+/// MAILBOX-3: a push whose guess is stale succeeds, because a new node lies where the old one lay:
+/// it links to the new one, and all are run.
 pub(super) fn r3_stale_address() {
     let bare = Arc::new(Bare { word: Word::new(), order: std::sync::Mutex::default() });
     // Main owns the word to the end.

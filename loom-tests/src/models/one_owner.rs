@@ -1,4 +1,4 @@
-//! R1: one owner, whatever thread moves COUNT from 0.
+//! MAILBOX-1: one owner, whatever thread moves COUNT from 0.
 
 use super::super::mailbox::word::{Entry, Snapshot, Word};
 use super::*;

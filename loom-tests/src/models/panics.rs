@@ -1,5 +1,5 @@
-//! R11: panics in every place. The mailbox goes on or stops, by its policy; nothing is lost and
-//! nothing runs twice.
+//! MAILBOX-11: panics in every place. The mailbox goes on or stops, by its policy; nothing is lost
+//! and nothing runs twice.
 
 use super::super::cell::config::PanicPolicy;
 use super::super::error::{AskError, StopCause};

@@ -1,4 +1,4 @@
-//! R8 and R9: pending mailboxes, and the list of those that a thread has deferred.
+//! MAILBOX-8 and MAILBOX-9: pending mailboxes, and the list of those that a thread has deferred.
 
 use super::super::actor::promise;
 use super::*;
@@ -178,7 +178,8 @@ pub(super) fn r9_hands_its_list_off_before_it_blocks() {
     second.finish();
 }
 
-/// R9: a turn that blocks by `with` on an actor that a third thread runs hands its list off before.
+/// MAILBOX-9: a turn that blocks by `with` on an actor that a third thread runs hands its list off
+/// before.
 pub(super) fn r9_hands_its_list_off_before_with_blocks() {
     let Two { first, second } = Two::new();
     let third = Shared::by_hand();

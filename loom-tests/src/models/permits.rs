@@ -1,5 +1,6 @@
-//! F1 to F5 of permits that are taken without a turn: where those that take and put back meet those
-//! that wait, give up, change the size and close. The semaphore and its timers are those that ship.
+//! FAST-1 to FAST-5 of permits that are taken without a turn: where those that take and put back
+//! meet those that wait, give up, change the size and close. The semaphore and its timers are those
+//! that ship.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -29,7 +30,7 @@ fn told() -> (Arc<AtomicU64>, Arc<AtomicU64>) {
     (fence.clone(), fence)
 }
 
-/// F2: two take the one permit, one after the other; the second sees what the first has
+/// FAST-2: two take the one permit, one after the other; the second sees what the first has
 /// done, whether it found it there, or was let in.
 pub(super) fn permits_taken_against_put_back() {
     let (permits, inside) = (Semaphore::new(1), Written::new());
@@ -51,7 +52,7 @@ pub(super) fn permits_taken_against_put_back() {
     finish(&permits, 1);
 }
 
-/// F3: a fast permit ends as a request comes for which nothing is there.
+/// FAST-3: a fast permit ends as a request comes for which nothing is there.
 pub(super) fn permits_loan_against_asked() {
     let (permits, inside) = (Semaphore::new(1), Written::new());
     let first = permits.try_acquire(1).expect("it is there");
@@ -70,7 +71,7 @@ pub(super) fn permits_loan_against_asked() {
     finish(&permits, 1);
 }
 
-/// F3: a fast permit ends as the first of two that wait gives up.
+/// FAST-3: a fast permit ends as the first of two that wait gives up.
 pub(super) fn permits_loan_against_given_up() {
     let (permits, inside) = (Semaphore::new(1), Written::new());
     let first = permits.try_acquire(1).expect("it is there");
@@ -88,7 +89,7 @@ pub(super) fn permits_loan_against_given_up() {
     finish(&permits, 1);
 }
 
-/// F1: a hold of the machine ends, and its permit is taken without a turn: the next holder sees
+/// FAST-1: a hold of the machine ends, and its permit is taken without a turn: the next holder sees
 /// what was done under it.
 pub(super) fn permits_lent_again() {
     let (permits, inside) = (Semaphore::new(1), Written::new());
@@ -109,8 +110,8 @@ pub(super) fn permits_lent_again() {
     finish(&permits, 1);
 }
 
-/// F2: a request is behind the turn of somebody else, which makes room. Whoever comes after it does
-/// not get that.
+/// FAST-2: a request is behind the turn of somebody else, which makes room. Whoever comes after it
+/// does not get that.
 pub(super) fn permits_asked_behind_a_turn() {
     let permits = Semaphore::new(1);
     let held = permits.try_acquire(1).expect("it is there");
@@ -125,7 +126,7 @@ pub(super) fn permits_asked_behind_a_turn() {
     finish(&permits, 2);
 }
 
-/// F2: a request that is on its way is dropped there. The others take without a turn as before.
+/// FAST-2: a request that is on its way is dropped there. The others take without a turn as before.
 pub(super) fn permits_given_up_on_the_way() {
     let permits = Semaphore::new(1);
     let held = permits.try_acquire(1).expect("it is there");
@@ -137,7 +138,7 @@ pub(super) fn permits_given_up_on_the_way() {
     finish(&permits, 2);
 }
 
-/// F4: whoever finds nothing left comes after who took the last, and so does its fence.
+/// FAST-4: whoever finds nothing left comes after who took the last, and so does its fence.
 pub(super) fn permits_fences_of_loans() {
     let permits = Semaphore::new(2);
     let old = permits.try_acquire(1).expect("it is there");
@@ -158,7 +159,7 @@ pub(super) fn permits_fences_of_loans() {
     finish(&permits, 2);
 }
 
-/// F2: permits go as fast ones end. Those that are lent count.
+/// FAST-2: permits go as fast ones end. Those that are lent count.
 pub(super) fn permits_reduced_against_a_loan() {
     let permits = Semaphore::new(2);
     let (one, two) = (permits.try_acquire(1), permits.try_acquire(1));
@@ -172,7 +173,7 @@ pub(super) fn permits_reduced_against_a_loan() {
     finish(&permits, 1);
 }
 
-/// F5: what was lent gets a lease, which is over as it is given back: it is one of the two.
+/// FAST-5: what was lent gets a lease, which is over as it is given back: it is one of the two.
 pub(super) fn permits_lease_of_a_loan() {
     let clock = Arc::new(Steps::default());
     let timers = Timers::by_hand(clock.clone());

@@ -116,7 +116,7 @@ pub(super) fn pool_closed_with_work() {
     assert_eq!(pool.taken.load(Relaxed), 1);
 }
 
-/// S2: two needs at a time wake one of two workers, while that one has not found its work.
+/// IDLE-2: two needs at a time wake one of two workers, while that one has not found its work.
 pub(super) fn pool_two_announcers() {
     let pool = Pool::new(2);
     let listed = Arc::new(AtomicU32::new(0));
@@ -169,7 +169,7 @@ pub(super) fn pool_next_is_woken() {
     }
 }
 
-/// S2: one piece of work wakes one worker, also when it is found.
+/// IDLE-2: one piece of work wakes one worker, also when it is found.
 pub(super) fn pool_woken_for_nothing() {
     let pool = Pool::new(2);
     let workers = [0, 1].map(|worker| {

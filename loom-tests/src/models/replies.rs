@@ -1,4 +1,4 @@
-//! R5: the oneshot. Its two sides start, cancel, answer, wait and leave in any order.
+//! MAILBOX-5: the oneshot. Its two sides start, cancel, answer, wait and leave in any order.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -55,7 +55,8 @@ fn check(answer: Option<Result<Answer, AskError>>) {
     assert_eq!(*answer.get_ref(), 2);
 }
 
-/// Q1: cancel against start; only the winner has the request. LEAVE: either side may be the last.
+/// ONESHOT-1: cancel against start; only the winner has the request. LEAVE: either side may be the
+/// last.
 pub(super) fn r5_cancel_or_start() {
     let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
@@ -66,8 +67,8 @@ pub(super) fn r5_cancel_or_start() {
     thread.join();
 }
 
-/// Q1, of a promise: a claim against a cancel. A claimed promise is not cancelled any more, and its
-/// claimer answers; a canceller sees no effect of a claim.
+/// ONESHOT-1, of a promise: a claim against a cancel. A claimed promise is not cancelled any more,
+/// and its claimer answers; a canceller sees no effect of a claim.
 pub(super) fn r5_claimed_or_cancelled() {
     let (mut promise, reply) = promise::<Answer>();
     let effect = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -101,8 +102,8 @@ pub(super) fn r5_asker_leaves() {
     thread.join();
 }
 
-/// LEAVE, Q2: an answer without an asker is dropped when it comes and the asker has left, although
-/// the drainer keeps the cell; so is the waiter.
+/// LEAVE, ONESHOT-2: an answer without an asker is dropped when it comes and the asker has left,
+/// although the drainer keeps the cell; so is the waiter.
 pub(super) fn r5_unclaimed() {
     use std::sync::atomic::Ordering::Relaxed;
     struct Gone(std::sync::Arc<std::sync::atomic::AtomicBool>);
@@ -175,7 +176,7 @@ pub(super) fn r5_polled() {
     thread.join();
 }
 
-/// Q3: a second waiter replaces the first while the answer comes.
+/// ONESHOT-3: a second waiter replaces the first while the answer comes.
 pub(super) fn r5_waiter_replaced() {
     let (answerer, mut asker) = oneshot(question());
     let thread = drainer(answerer);
@@ -190,8 +191,8 @@ pub(super) fn r5_waiter_replaced() {
     thread.join();
 }
 
-/// Q3: a waiter that comes too late is dropped by its asker, in the call, and by no thread later:
-/// its drop is user code.
+/// ONESHOT-3: a waiter that comes too late is dropped by its asker, in the call, and by no thread
+/// later: its drop is user code.
 pub(super) fn r5_late_waiter() {
     struct Late(Arc<AtomicBool>);
     impl Wake for Late {

@@ -1,5 +1,5 @@
-//! L1 and L2: an actor that rests before a restart. Its owner is on no thread; the timer resumes
-//! it, or a stop does, once.
+//! An actor that rests before a restart. Its owner is on no thread; the timer resumes it, or a stop
+//! does, once.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl Shared {
     }
 }
 
-/// L1: a stop comes before the panic, while the owner is suspended, or after. The clock is not
+/// A stop comes before the panic, while the owner is suspended, or after. The clock is not
 /// moved: the actor still ends, and waiting messages are given back.
 pub(super) fn l1_stop_as_it_lies_down() {
     let Rest { shared, timers, ends, fresh, .. } = Rest::new();
@@ -73,7 +73,7 @@ pub(super) fn l1_stop_as_it_lies_down() {
     assert!(timers.is_empty(), "a timer of a rest that is over");
 }
 
-/// L1: the time is over while a stop comes. One of them resumes the owner.
+/// The time is over while a stop comes. One of them resumes the owner.
 pub(super) fn l1_stop_as_its_time_comes() {
     let Rest { shared, clock, timers, ends, .. } = Rest::new();
     shared.send_bomb(0, 1);
@@ -92,7 +92,7 @@ pub(super) fn l1_stop_as_its_time_comes() {
     assert!(timers.is_empty());
 }
 
-/// L2: a message of another thread comes before the panic, during the rest, or after it. It runs,
+/// A message of another thread comes before the panic, during the rest, or after it. It runs,
 /// on the current state; the next owner sees the writes of the last one.
 pub(super) fn l2_messages_wait() {
     let Rest { shared, clock, timers, fresh, .. } = Rest::new();

@@ -1,5 +1,5 @@
-//! R8 and R10: SCHEDULED, the one entry of a mailbox; the hints beside it; the duties that the last
-//! reference leaves to it; and the fast path of an entry with one message.
+//! MAILBOX-8 and MAILBOX-10: SCHEDULED, the one entry of a mailbox; the hints beside it; the duties
+//! that the last reference leaves to it; and the fast path of an entry with one message.
 
 use std::cell::Cell;
 use std::task::Poll;

@@ -275,8 +275,8 @@ pub(super) fn queue_wakes_its_runner() {
     shared.finish();
 }
 
-/// R7: a sender that is refused by an actor that the drop of its system stops gets that cause, and
-/// not that it is closed.
+/// MAILBOX-7: a sender that is refused by an actor that the drop of its system stops gets that
+/// cause, and not that it is closed.
 pub(super) fn shutdown_tells_why() {
     let (system, books) = (System::new(), Books::new());
     let left = Arc::new(Queue::default());

@@ -1,5 +1,5 @@
-//! S1 to S5 of the pools of slots, where ends, expiries, changes of size and withdrawals meet. The
-//! shipped pools, their semaphore and their timers.
+//! SLOTS-1 to SLOTS-5 of the pools of slots, where ends, expiries, changes of size and withdrawals
+//! meet. The shipped pools, their semaphore and their timers.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -52,8 +52,8 @@ impl Setting {
     }
 }
 
-/// S2: a waiter gives up while the slot is released. Then the next one has it, clean: it finds a
-/// number, and the writes of the clean-up.
+/// SLOTS-2: a waiter gives up while the slot is released. Then the next one has it, clean: it finds
+/// a number, and the writes of the clean-up.
 pub(super) fn slots_handed_over_against_given_up() {
     let setting = Setting::new();
     let first = setting.pool.try_acquire().expect("it is free");
@@ -71,7 +71,7 @@ pub(super) fn slots_handed_over_against_given_up() {
     setting.finish(1, 2);
 }
 
-/// S3: a guard ends while its lease does. The slot is cleaned up once, and released.
+/// SLOTS-3: a guard ends while its lease does. The slot is cleaned up once, and released.
 pub(super) fn slots_expiry_against_release() {
     let setting = Setting::new();
     let lease = Limits::NONE.lease(LIMIT);
@@ -90,8 +90,8 @@ pub(super) fn slots_expiry_against_release() {
     setting.finish(1, 2);
 }
 
-/// S3: a holder finds its lease over while the timer does. One of them reclaims; and once it is
-/// lost, it stays so.
+/// SLOTS-3: a holder finds its lease over while the timer does. One of them reclaims; and once it
+/// is lost, it stays so.
 pub(super) fn slots_expiry_against_asking() {
     let setting = Setting::new();
     let lease = Limits::NONE.lease(LIMIT);
@@ -113,8 +113,8 @@ pub(super) fn slots_expiry_against_asking() {
     setting.finish(1, 1);
 }
 
-/// S1, S5: a pool shrinks while a slot is released for which a request waits. That is granted
-/// before, with a number that retires, or waits for the other slot.
+/// SLOTS-1, SLOTS-5: a pool shrinks while a slot is released for which a request waits. That is
+/// granted before, with a number that retires, or waits for the other slot.
 pub(super) fn slots_resize_against_release() {
     let setting = Setting::new();
     setting.pool.resize(2).expect("a size");
@@ -139,7 +139,8 @@ pub(super) fn slots_resize_against_release() {
     setting.finish(1, 3);
 }
 
-/// S5: of two sizes that are set at the same time one stays, for the numbers and for the permits.
+/// SLOTS-5: of two sizes that are set at the same time one stays, for the numbers and for the
+/// permits.
 pub(super) fn slots_two_sizes() {
     let setting = Setting::new();
     let pool = setting.pool.clone();
@@ -151,7 +152,7 @@ pub(super) fn slots_two_sizes() {
     setting.finish(slots, 0);
 }
 
-/// S3: a lease is renewed as it ends: it has ended, and the holder knows; or it goes on.
+/// SLOTS-3: a lease is renewed as it ends: it has ended, and the holder knows; or it goes on.
 pub(super) fn slots_renewed_against_the_end() {
     let setting = Setting::new();
     let lease = Limits::NONE.lease(LIMIT);
@@ -183,8 +184,8 @@ fn poll<F: Future + Unpin>(run: &mut F) -> Poll<F::Output> {
     Pin::new(run).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// J1: the lease of a job is over while it is polled: for the last time, or once more. It is done,
-/// or cut; either way its slot is cleaned up once, after its destructors.
+/// JOB-1: the lease of a job is over while it is polled: for the last time, or once more. It is
+/// done, or cut; either way its slot is cleaned up once, after its destructors.
 fn cut_against_a_poll(ready: bool) {
     let setting = Setting::new();
     let leaves = Leaves(setting.inside.clone());
@@ -221,17 +222,17 @@ fn cut_against_a_poll(ready: bool) {
     setting.finish(1, 1);
 }
 
-/// J1, against its last poll.
+/// JOB-1, against its last poll.
 pub(super) fn slots_cut_against_its_end() {
     cut_against_a_poll(true);
 }
 
-/// J1, against one of many polls.
+/// JOB-1, against one of many polls.
 pub(super) fn slots_cut_against_a_poll() {
     cut_against_a_poll(false);
 }
 
-/// J1: the user of a job is dropped while its lease ends.
+/// JOB-1: the user of a job is dropped while its lease ends.
 pub(super) fn slots_cut_against_a_drop() {
     let setting = Setting::new();
     let leaves = Leaves(setting.inside.clone());

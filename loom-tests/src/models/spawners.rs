@@ -31,8 +31,8 @@ fn spawner(done: &[Arc<Written>; 2]) -> (Spawner<Log>, Arc<AtomicU32>) {
     (builder.build().expect("no limits"), drops)
 }
 
-/// C1 and GONE: two threads create an actor each from one spawner, and drop it and the spawner; the
-/// last one frees the shared configuration, after all that the other one did.
+/// BUILT-1 and GONE: two threads create an actor each from one spawner, and drop it and the
+/// spawner; the last one frees the shared configuration, after all that the other one did.
 pub(super) fn c1_made_and_freed() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
     let (spawner, drops) = spawner(&done);
@@ -53,8 +53,9 @@ pub(super) fn c1_made_and_freed() {
     assert_eq!(drops.load(Relaxed), 1, "what the hook kept");
 }
 
-/// C1, B4 and CONFIG: two threads that wait for the end of one actor need a list that its spawner
-/// does not have; one of them creates it, both find it, and the shared configuration outlives it.
+/// BUILT-1, HEADER-4 and CONFIG: two threads that wait for the end of one actor need a list that
+/// its spawner does not have; one of them creates it, both find it, and the shared configuration
+/// outlives it.
 pub(super) fn c1_forked_by_two() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
     let (spawner, drops) = spawner(&done);
@@ -81,8 +82,8 @@ pub(super) fn c1_forked_by_two() {
     assert_eq!(drops.load(Relaxed), 1, "what the hook kept");
 }
 
-/// C1 and B4: an actor gets an allocation of its own on one thread while the other creates and
-/// drops one that has only the spawner.
+/// BUILT-1 and HEADER-4: an actor gets an allocation of its own on one thread while the other
+/// creates and drops one that has only the spawner.
 pub(super) fn c1_forked_and_freed() {
     let (done, all) = ([Written::new(), Written::new()], Books::new());
     let (spawner, drops) = spawner(&done);
@@ -102,8 +103,8 @@ pub(super) fn c1_forked_and_freed() {
     assert_eq!(drops.load(Relaxed), 1, "what the hook kept");
 }
 
-/// B5: the last handle is dropped while the last weak one is; either it finds itself alone, or the
-/// other one frees the memory.
+/// HEADER-5: the last handle is dropped while the last weak one is; either it finds itself alone,
+/// or the other one frees the memory.
 pub(super) fn b5_alone_or_not() {
     let books = Books::new();
     let actor = Actor::new(Log::new(&books));
@@ -119,7 +120,7 @@ pub(super) fn b5_alone_or_not() {
     books.balance();
 }
 
-/// B5: a drain that is out keeps the last handle from finding itself alone.
+/// HEADER-5: a drain that is out keeps the last handle from finding itself alone.
 pub(super) fn b5_drain_is_out() {
     let shared = Shared::queued(|builder| builder);
     let Shared { actor, books, queue } = shared;
@@ -137,8 +138,8 @@ pub(super) fn b5_drain_is_out() {
     books.balance();
 }
 
-/// B5: a state that is dropped with its last handle drops the next one, which another thread still
-/// uses.
+/// HEADER-5: a state that is dropped with its last handle drops the next one, which another thread
+/// still uses.
 pub(super) fn b5_chain() {
     let books = Books::new();
     let inner = Actor::new(Log::new(&books));

@@ -1,4 +1,5 @@
-//! T1 to T4: a timer fires or is cancelled, never both, and the thread that waits is woken.
+//! TIMERS-1 to TIMERS-4: a timer fires or is cancelled, never both, and the thread that waits is
+//! woken.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn counts(count: &Arc<AtomicU32>) -> impl FnOnce() + use<> {
     }
 }
 
-/// T1: a due timer is cancelled while it fires. It has fired, or it was cancelled.
+/// TIMERS-1: a due timer is cancelled while it fires. It has fired, or it was cancelled.
 pub(super) fn t1_fire_or_cancel() {
     let timers = Timers::by_hand(Steps::default());
     let fired = count();
@@ -34,8 +35,8 @@ pub(super) fn t1_fire_or_cancel() {
     assert!(!timer.is_armed() && timers.is_empty());
 }
 
-/// T1: a due timer is moved while it fires, and cancelled by a third thread. It fires at most once,
-/// and is nowhere afterwards.
+/// TIMERS-1: a due timer is moved while it fires, and cancelled by a third thread. It fires at most
+/// once, and is nowhere afterwards.
 pub(super) fn t1_fire_or_reset_or_cancel() {
     let timers = Timers::by_hand(Steps::default());
     let fired = count();
@@ -57,8 +58,8 @@ pub(super) fn t1_fire_or_reset_or_cancel() {
     reached(if cancelled { "cancelled" } else { "fired" });
 }
 
-/// T3: a sooner timer is armed before, while or after the thread goes to sleep. It is woken: loom
-/// reports a thread that is never woken.
+/// TIMERS-3: a sooner timer is armed before, while or after the thread goes to sleep. It is woken:
+/// loom reports a thread that is never woken.
 pub(super) fn t3_sooner_while_it_lies_down() {
     let timers = Timers::new(Steps::default()).expect("loom has threads");
     let late = timers.after(LIMIT, || unreachable!());
@@ -74,8 +75,8 @@ pub(super) fn t3_sooner_while_it_lies_down() {
     assert!(!sooner.is_armed() && late.cancel());
 }
 
-/// T3 and T4: the last clone is dropped while the thread goes to sleep. The thread ends, and
-/// nothing fires.
+/// TIMERS-3 and TIMERS-4: the last clone is dropped while the thread goes to sleep. The thread
+/// ends, and nothing fires.
 pub(super) fn t4_last_clone() {
     let timers = Timers::new(Steps::default()).expect("loom has threads");
     let fired = count();

@@ -1,5 +1,5 @@
-//! W1 to W3: suspended turns. The thread that wakes, cuts or loses one has its owner, once; waiting
-//! messages come after it.
+//! TURN-1 to TURN-3: suspended turns. The thread that wakes, cuts or loses one has its owner, once;
+//! waiting messages come after it.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -122,7 +122,7 @@ pub(super) fn turn_woken() {
     shared.finish();
 }
 
-/// W1: of two wakes, one has the owner; the writes before either are seen.
+/// TURN-1: of two wakes, one has the owner; the writes before either are seen.
 pub(super) fn turn_woken_twice() {
     let (shared, place, other) = (Shared::by_hand(), Place::new(), Place::new());
     let (mine, theirs) = (place.clone(), other.clone());
@@ -159,8 +159,8 @@ pub(super) fn turn_woken_twice() {
     shared.finish();
 }
 
-/// W1, and the private list: a sender leaves messages while the turn waits. They come after it, in
-/// order.
+/// TURN-1, and the private list: a sender leaves messages while the turn waits. They come after it,
+/// in order.
 pub(super) fn turn_sent_to() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -177,8 +177,8 @@ pub(super) fn turn_sent_to() {
     shared.finish();
 }
 
-/// W3: a stop comes before the turn, while it runs, or while its owner is being suspended. Nothing
-/// wakes it: it is still cut.
+/// TURN-3: a stop comes before the turn, while it runs, or while its owner is being suspended.
+/// Nothing wakes it: it is still cut.
 pub(super) fn turn_stopped() {
     let mut ends = None;
     let shared = Shared::falling_back(|builder| {
@@ -202,7 +202,7 @@ pub(super) fn turn_stopped() {
     shared.finish_ended(&ends.expect("built"));
 }
 
-/// W1: an abort against a wake. One of them has the owner; the turn ends once.
+/// TURN-1: an abort against a wake. One of them has the owner; the turn ends once.
 pub(super) fn turn_aborted() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
@@ -225,7 +225,7 @@ pub(super) fn turn_aborted() {
     shared.finish();
 }
 
-/// W1: an abort before the turn, while it runs, or while its owner is being suspended, with no
+/// TURN-1: an abort before the turn, while it runs, or while its owner is being suspended, with no
 /// waker.
 pub(super) fn turn_aborted_as_it_lies_down() {
     let (shared, place) = (Shared::carried(256), Place::new());
@@ -328,7 +328,7 @@ pub(super) fn turn_closed() {
     shared.finish();
 }
 
-/// Q1: a turn that waits in the mailbox is cancelled against its beginning.
+/// ONESHOT-1: a turn that waits in the mailbox is cancelled against its beginning.
 pub(super) fn turn_cancelled() {
     let shared = Shared::by_hand();
     let mail = Mail::<OWN>::new(&shared.books, 0, 1);
@@ -459,8 +459,8 @@ pub(super) fn turn_woken_in_a_turn() {
     shared.finish();
 }
 
-/// W1, twice: a turn waits at one place, then at another. A wake is for the wait that it reaches,
-/// and no poll comes without one.
+/// TURN-1, twice: a turn waits at one place, then at another. A wake is for the wait that it
+/// reaches, and no poll comes without one.
 pub(super) fn turn_waits_twice() {
     let (shared, first, second) = (Shared::by_hand(), Place::new(), Place::new());
     let (mail, one, two) = (Mail::<OWN>::new(&shared.books, 0, 1), first.clone(), second.clone());
@@ -596,7 +596,7 @@ pub(super) fn second_turn_at_the_end_of_its_queue() {
     shared.finish();
 }
 
-/// W1: a stop against a wake. Whichever has the owner, the turn ends once.
+/// TURN-1: a stop against a wake. Whichever has the owner, the turn ends once.
 pub(super) fn turn_stopped_or_woken() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let reply = shared.turn(0, 1, &place);
@@ -616,7 +616,7 @@ pub(super) fn turn_stopped_or_woken() {
     shared.finish();
 }
 
-/// W1: an abort against a stop. One of them has the owner.
+/// TURN-1: an abort against a stop. One of them has the owner.
 pub(super) fn turn_aborted_and_stopped() {
     let (shared, place) = (Shared::by_hand(), Place::new());
     let (mail, mine) = (Mail::<OWN>::new(&shared.books, 0, 1), place.clone());
@@ -832,8 +832,8 @@ impl Drop for Errand {
     }
 }
 
-/// ROOM-2, E5: a turn that may wait begins to wait for room, by a waker whose drop runs another
-/// actor that has had such a turn: neither takes the other's turn for its own.
+/// ROOM-2, ENVELOPE-5: a turn that may wait begins to wait for room, by a waker whose drop runs
+/// another actor that has had such a turn: neither takes the other's turn for its own.
 pub(super) fn turn_that_waits_for_room() {
     let (shared, place) = (Shared::by_hand_with_room(1), Place::new());
     let other = Shared::queued(|builder| builder.budget(Budget::UNLIMITED));

@@ -1,4 +1,5 @@
-//! R13 and R14: no call below `with` waits; waiters for idle or for the end are woken.
+//! MAILBOX-13 and MAILBOX-14: no call below `with` waits; waiters for idle or for the end are
+//! woken.
 
 use std::future::Future;
 use std::pin::pin;

@@ -104,8 +104,9 @@ pub(super) fn worker_wakes_the_next() {
     }
 }
 
-/// W3, END: a turn that waits leaves its place, with the content of the slot, to a thread that
-/// stands by; and its later messages are run, although the pool was closed and its worker sleeps.
+/// COMPENSATION-3, END: a turn that waits leaves its place, with the content of the slot, to a
+/// thread that stands by; and its later messages are run, although the pool was closed and its
+/// worker sleeps.
 pub(super) fn worker_leaves_its_place() {
     let pool = Pool::new(1, 1);
     let [first, second, third] = [(); 3].map(|()| Shared::on(&pool));
@@ -125,7 +126,8 @@ pub(super) fn worker_leaves_its_place() {
     }
 }
 
-/// W2: a worker that was promised a thread has one, although others were called to help.
+/// COMPENSATION-2: a worker that was promised a thread has one, although others were called to
+/// help.
 pub(super) fn standby_is_not_the_helper() {
     let threads = Arc::new(Standby::new());
     let (taken, ended) = (Event::new(), Event::new());

@@ -4,10 +4,10 @@
 //! future ([`Slot`]). Its node is gone when the turn begins. A suspended turn gets another one
 //! ([`Resumed`]) by which the mailbox goes on with it.
 //!
-//! - E5: a future borrows the state from its first poll to its drop. So the state is in its cell
-//!   for that time (H1: a list with such a message is run without moving the state), nothing else
-//!   of the actor runs (the mailbox is owned), and the future is dropped before its turn is over,
-//!   and before a panic of it is dealt with.
+//! - ENVELOPE-5: a future borrows the state from its first poll to its drop. So the state is in its
+//!   cell for that time (RESIDENT-1: a list with such a message is run without moving the state),
+//!   nothing else of the actor runs (the mailbox is owned), and the future is dropped before its
+//!   turn is over, and before a panic of it is dealt with.
 //!
 //! The rest of an actor that has panicked is such a turn, too ([`restart_after`]). It waits for a
 //! timer, and then makes the fresh state: before all messages that wait, in the place of the one
@@ -46,8 +46,8 @@ pub(crate) trait Suspends: Send + Sized + 'static {
     /// Begins the turn.
     ///
     /// # Safety
-    /// E1, E5: the caller owns the mailbox of `cell`, whose state is in its cell, and drops the
-    /// future before anything else of the actor runs.
+    /// ENVELOPE-1, ENVELOPE-5: the caller owns the mailbox of `cell`, whose state is in its cell,
+    /// and drops the future before anything else of the actor runs.
     unsafe fn begin(self, cell: *const Header) -> Self::Future;
 
     /// Converts it into the message that its sender gets back.
@@ -66,7 +66,8 @@ impl<S: Send + 'static, L: AsyncMessage<S>> Suspends for On<S, L> {
     type Future = L::Future;
 
     unsafe fn begin(self, cell: *const Header) -> L::Future {
-        // SAFETY: E1, E5: the state is there, and the caller's until the future is gone.
+        // SAFETY: ENVELOPE-1, ENVELOPE-5: the state is there, and the caller's until the future is
+        // gone.
         unsafe {
             let state = Cell::<S>::with_state(cell, std::ptr::from_mut);
             self.0.begin(&mut *state, InTurn::new(cell))
@@ -92,21 +93,21 @@ pub(crate) struct Turn<M: Suspends> {
     slot: Slot<M, M::Future>,
 }
 
-// SAFETY: message and future are Send, and touched by one thread at a time (E4). The core is what
-// wakers and handles on any thread share.
+// SAFETY: message and future are Send, and touched by one thread at a time (ENVELOPE-4). The core
+// is what wakers and handles on any thread share.
 unsafe impl<M: Suspends> Send for Turn<M> {}
 
 impl<M: Suspends> Question for Turn<M> {
     type Payload = M::Payload;
 
     fn payload(self) -> M::Payload {
-        // SAFETY: E4: a question is there by value for its winner alone.
+        // SAFETY: ENVELOPE-4: a question is there by value for its winner alone.
         unsafe { self.slot.take_message() }.payload()
     }
 
     unsafe fn take_payload(this: *mut Self) -> M::Payload {
-        // SAFETY: E4: the caller has won the question. No reference to the whole turn is made: the
-        // rest of it is the mailbox's.
+        // SAFETY: ENVELOPE-4: the caller has won the question. No reference to the whole turn is
+        // made: the rest of it is the mailbox's.
         unsafe { (*this).slot.take_message() }.payload()
     }
 }
@@ -135,8 +136,8 @@ enum Polled<R> {
 
 impl<M: Suspends> Held<M> {
     fn this(&self) -> &Turn<M> {
-        // SAFETY: W2: the right keeps the turn, of which the core is the first field, and which is
-        // of this type.
+        // SAFETY: TURN-2: the right keeps the turn, of which the core is the first field, and which
+        // is of this type.
         unsafe { self.0.core().cast::<Turn<M>>().as_ref() }
     }
 
@@ -150,7 +151,8 @@ impl<M: Suspends> Held<M> {
 
     /// The turn, and its slot.
     fn parts(&mut self) -> (&Self, Own<'_, M, M::Future>) {
-        // SAFETY: E4, W4: this is the right to the turn, and it is borrowed for as long.
+        // SAFETY: ENVELOPE-4, TURN-4: this is the right to the turn, and it is borrowed for as
+        // long.
         (self, unsafe { self.this().slot.own() })
     }
 
@@ -164,7 +166,7 @@ impl<M: Suspends> Held<M> {
     /// Begins the turn, or goes on with it. Unwinds if user code does; then the future is gone.
     ///
     /// # Safety
-    /// E1: the caller owns the mailbox of `cell`, whose state is in its cell (H1).
+    /// ENVELOPE-1: the caller owns the mailbox of `cell`, whose state is in its cell (RESIDENT-1).
     unsafe fn poll(&mut self, cell: *const Header) -> Polled<M::Answer> {
         let cut = self.0.begin_poll().err();
         if !self.slot().has_begun() {
@@ -173,8 +175,8 @@ impl<M: Suspends> Held<M> {
                 drop(message);
                 return Polled::Over(Err(cut.into()));
             }
-            // SAFETY: E1, E5: the state is in its cell, and the slot drops the future before the
-            // turn ends.
+            // SAFETY: ENVELOPE-1, ENVELOPE-5: the state is in its cell, and the slot drops the
+            // future before the turn ends.
             let future = unsafe { message.begin(cell) };
             self.slot().begin(future);
         } else if let Some(cut) = cut {
@@ -197,7 +199,7 @@ impl<M: Suspends> Held<M> {
     /// The turn is over.
     fn finish(mut self, header: &Header, answer: Result<M::Answer, AskError>) {
         self.0.unregister(header);
-        // SAFETY: Q1: the turn has begun, so its question was won; it is over once.
+        // SAFETY: ONESHOT-1: the turn has begun, so its question was won; it is over once.
         unsafe { self.answerer().answer(answer) };
     }
 
@@ -205,7 +207,8 @@ impl<M: Suspends> Held<M> {
     /// left.
     fn refuse(mut self, error: AskError) -> bool {
         let Some(message) = self.start() else { return true };
-        // SAFETY: Q1: `start` has won the question, and the right to the turn goes with this.
+        // SAFETY: ONESHOT-1: `start` has won the question, and the right to the turn goes with
+        // this.
         let is_heard = unsafe { self.answerer().answer(Err(error)) };
         panic::ignore(|| drop(message));
         is_heard
@@ -225,7 +228,7 @@ unsafe fn node<M: Suspends>(turn: TurnMut) -> NodePtr {
 unsafe fn free<M: Suspends>(core: NonNull<Core>) {
     let turn = core.cast::<Turn<M>>();
     // SAFETY: nothing keeps the turn, so nothing else looks at it. What the slot held was moved out
-    // or dropped (E4); it is the asker's as well, so its end is that of the oneshot.
+    // or dropped (ENVELOPE-4); it is the asker's as well, so its end is that of the oneshot.
     let answerer = unsafe {
         (&raw mut (*turn.as_ptr()).core).drop_in_place();
         (*turn.as_ptr()).answerer.take()
@@ -267,14 +270,14 @@ impl<M: Suspends> Awaited<M> {
     }
 
     /// # Safety
-    /// E1.
+    /// ENVELOPE-1.
     unsafe fn run(payload: *mut u8, env: *const ()) -> Ran {
-        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches.
+        // SAFETY: ENVELOPE-1: the payload is an `Awaited<M>`, which the owner alone reaches.
         let (this, env) = unsafe { (&mut *payload.cast::<Self>(), Env::at(env)) };
         debug_assert!(env.is_in_cell(), "a future borrows a state that moves");
         let Some(turn) = &mut this.turn else { return Ran::Done };
-        // SAFETY: E1, H1: this is the owner, and a list with such a message is run without moving
-        // the state.
+        // SAFETY: ENVELOPE-1, RESIDENT-1: this is the owner, and a list with such a message is run
+        // without moving the state.
         let polled = unsafe { turn.poll(env.cell()) };
         let Some(turn) = this.turn.take() else { return Ran::Done };
         match polled {
@@ -286,9 +289,9 @@ impl<M: Suspends> Awaited<M> {
     }
 
     /// # Safety
-    /// E1.
+    /// ENVELOPE-1.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches.
+        // SAFETY: ENVELOPE-1: the payload is an `Awaited<M>`, which the owner alone reaches.
         let (this, header) = unsafe { (&mut *payload.cast::<Self>(), Env::at(env).header()) };
         let reason = why_not(header);
         let Some(mut turn) = this.turn.take() else { return };
@@ -302,9 +305,9 @@ impl<M: Suspends> Awaited<M> {
     }
 
     /// # Safety
-    /// E1, after `run` has unwound.
+    /// ENVELOPE-1, after `run` has unwound.
     unsafe fn panicked(payload: *mut u8, env: *const (), panic: Payload) {
-        // SAFETY: E1: the payload is an `Awaited<M>`, which the owner alone reaches.
+        // SAFETY: ENVELOPE-1: the payload is an `Awaited<M>`, which the owner alone reaches.
         let (this, header) = unsafe { (&mut *payload.cast::<Self>(), Env::at(env).header()) };
         if let Some(turn) = this.turn.take() {
             let told = TurnPanic::of(header.name(), &panic);
@@ -401,8 +404,8 @@ impl Pause {
             Ok(now) => header.ext_made().restarts.comes(now),
             Err(payload) => panic::discard(payload),
         }
-        // SAFETY: it is polled, or cut, by the owner of this mailbox, in a turn (E1), with the
-        // state in its cell (E5).
+        // SAFETY: it is polled, or cut, by the owner of this mailbox, in a turn (ENVELOPE-1), with
+        // the state in its cell (ENVELOPE-5).
         unsafe { restart(cell) }
     }
 }

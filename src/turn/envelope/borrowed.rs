@@ -1,8 +1,8 @@
 //! A closure that lies in the frame of a caller that waits for it.
 //!
-//! - E2: the frame stays until its `state` is DONE, and until then is reached only through the
-//!   pointer that was pushed. The store of DONE is the drainer's last access to it: before it, the
-//!   parked thread's handle has been taken out.
+//! - ENVELOPE-2: the frame stays until its `state` is DONE, and until then is reached only through
+//!   the pointer that was pushed. The store of DONE is the drainer's last access to it: before it,
+//!   the parked thread's handle has been taken out.
 //! - DELIVERY: `complete` Release -> `is_done`, or `sleep` that comes too late, Acquire. The caller
 //!   sees the result and everything the turn did.
 //! - SLEEPER: `sleep` Release -> `complete` Acquire. The drainer sees the thread's handle.
@@ -66,17 +66,17 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
 
     /// Takes the outcome, after [`is_done`](Self::is_done).
     pub(crate) fn take(&self) -> Outcome<R> {
-        // SAFETY: E2: done, so the frame is the caller's.
+        // SAFETY: ENVELOPE-2: done, so the frame is the caller's.
         self.outcome
             .with_mut(|slot| unsafe { (*slot).take() })
             .expect("a message that is done has an outcome")
     }
 
     /// # Safety
-    /// E1, E2: not done yet. The frame is not touched afterwards.
+    /// ENVELOPE-1, ENVELOPE-2: not done yet. The frame is not touched afterwards.
     unsafe fn complete(this: *const Self, outcome: Outcome<R>) {
-        // SAFETY: E2: the caller waits, so the frame is there until DONE is stored, and outcome and
-        // handle are this side's until then.
+        // SAFETY: ENVELOPE-2: the caller waits, so the frame is there until DONE is stored, and
+        // outcome and handle are this side's until then.
         unsafe {
             (*this).outcome.with_mut(|slot| *slot = Some(outcome));
             // After a success the frame is not touched.
@@ -96,11 +96,11 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     }
 
     /// # Safety
-    /// E1, E2.
+    /// ENVELOPE-1, ENVELOPE-2.
     unsafe fn run(payload: *mut u8, env: *const ()) {
         let this = payload.cast::<Self>().cast_const();
-        // SAFETY: E1, E2: the caller waits and does not look at the job, which is run on the
-        // owner's state. The frame is not touched after the completion.
+        // SAFETY: ENVELOPE-1, ENVELOPE-2: the caller waits and does not look at the job, which is
+        // run on the owner's state. The frame is not touched after the completion.
         unsafe {
             if let Some(job) = (*this).job.with_mut(|job| (*job).take()) {
                 let value = Place::of(env).with_state(job);
@@ -110,10 +110,10 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     }
 
     /// # Safety
-    /// E1, E2.
+    /// ENVELOPE-1, ENVELOPE-2.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1, E2: the job stays in the frame, for the caller to drop; the frame is not
-        // touched afterwards.
+        // SAFETY: ENVELOPE-1, ENVELOPE-2: the job stays in the frame, for the caller to drop; the
+        // frame is not touched afterwards.
         unsafe {
             let reason = why_not(Place::<S>::of(env).header());
             Self::complete(payload.cast(), Outcome::NotRun(reason));
@@ -121,9 +121,9 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     }
 
     /// # Safety
-    /// E1, E2, after `run` has unwound: it was not completed.
+    /// ENVELOPE-1, ENVELOPE-2, after `run` has unwound: it was not completed.
     unsafe fn panicked(payload: *mut u8, _: *const (), panic: Payload) {
-        // SAFETY: E2: the frame is not touched afterwards.
+        // SAFETY: ENVELOPE-2: the frame is not touched afterwards.
         unsafe { Self::complete(payload.cast(), Outcome::Panicked(panic)) }
     }
 }

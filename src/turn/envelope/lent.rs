@@ -1,7 +1,7 @@
 //! A closure that a caller inside a turn lends: it lies in a oneshot, may borrow from the caller's
 //! frame, and can be taken back until its turn.
 //!
-//! - E3: what it borrows is there until it was taken back ([`Asker::cancel`]) or answered
+//! - ENVELOPE-3: what it borrows is there until it was taken back ([`Asker::cancel`]) or answered
 //!   ([`Asker::take`]): its caller does not leave before. Neither the closure nor its result is
 //!   touched by anybody else afterwards: the one that runs it has moved it out and dropped it
 //!   before it answers, and a closure that is not run goes back in the answer.

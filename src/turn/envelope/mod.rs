@@ -8,8 +8,9 @@
 //! | [`Awaited`](awaited::Awaited)   | a oneshot          | the asker, by the oneshot  | dropped; the asker has why    | the asker has why       |
 //! | [`Borrowed`](borrowed::Borrowed)| the caller's frame | the caller, in the frame   | stays with the caller         | resumed on the caller   |
 //!
-//! - E1: a message's functions are called by the owner of the mailbox it was pushed to, whose cell
-//!   is of the state type in its type, with an [`Env`](crate::cell::resident::Env) of it.
+//! - ENVELOPE-1: a message's functions are called by the owner of the mailbox it was pushed to,
+//!   whose cell is of the state type in its type, with an [`Env`](crate::cell::resident::Env) of
+//!   it.
 
 pub(crate) mod ask;
 pub(crate) mod awaited;
@@ -56,23 +57,23 @@ const fn staying<M: Stays>() -> VTable {
 }
 
 /// # Safety
-/// E1.
+/// ENVELOPE-1.
 unsafe fn run<M: Stays>(payload: *mut u8, env: *const ()) {
-    // SAFETY: E1: the payload is an M, which the owner alone reaches.
+    // SAFETY: ENVELOPE-1: the payload is an M, which the owner alone reaches.
     unsafe { (*payload.cast::<M>()).run(Place::of(env)) }
 }
 
 /// # Safety
-/// E1.
+/// ENVELOPE-1.
 unsafe fn discard<M: Stays>(payload: *mut u8, env: *const ()) {
-    // SAFETY: E1: the payload is an M, which the owner alone reaches.
+    // SAFETY: ENVELOPE-1: the payload is an M, which the owner alone reaches.
     unsafe { (*payload.cast::<M>()).discard(Place::of(env)) }
 }
 
 /// # Safety
-/// E1, after `run` has unwound.
+/// ENVELOPE-1, after `run` has unwound.
 unsafe fn panicked<M: Stays>(payload: *mut u8, env: *const (), panic: Payload) {
-    // SAFETY: E1: the payload is an M, which the owner alone reaches.
+    // SAFETY: ENVELOPE-1: the payload is an M, which the owner alone reaches.
     unsafe { (*payload.cast::<M>()).panicked(Place::of(env), panic) }
 }
 

@@ -1,7 +1,8 @@
 //! Where a message becomes a future: the message, then its future, then nothing.
 //!
-//! - E4: the message belongs to the winner of the question (Q1): its asker, who takes it back, or
-//!   the right to the turn ([`TurnMut`]). Everything else belongs to that right alone.
+//! - ENVELOPE-4: the message belongs to the winner of the question (ONESHOT-1): its asker, who
+//!   takes it back, or the right to the turn ([`TurnMut`]). Everything else belongs to that right
+//!   alone.
 //!
 //! [`TurnMut`]: crate::cell::turn::TurnMut
 
@@ -44,16 +45,16 @@ impl<L, F> Slot<L, F> {
     /// The message. Nothing else of the slot is touched.
     ///
     /// # Safety
-    /// The caller has won the question, and takes the message once (E4).
+    /// The caller has won the question, and takes the message once (ENVELOPE-4).
     pub(super) unsafe fn take_message(&self) -> L {
-        // SAFETY: E4: the winner of the question alone touches the message, which is there.
+        // SAFETY: ENVELOPE-4: the winner of the question alone touches the message, which is there.
         self.body.with_mut(|body| unsafe { ManuallyDrop::take(&mut (*body).message) })
     }
 
     /// The slot, for the right to its turn.
     ///
     /// # Safety
-    /// The caller has that right for `'a` (E4), and one of these at a time.
+    /// The caller has that right for `'a` (ENVELOPE-4), and one of these at a time.
     pub(super) unsafe fn own(&self) -> Own<'_, L, F> {
         Own(self)
     }
@@ -65,38 +66,38 @@ pub(super) struct Own<'a, L, F>(&'a Slot<L, F>);
 impl<L, F: Future> Own<'_, L, F> {
     /// True if the future lies there.
     pub(super) fn has_begun(&self) -> bool {
-        // SAFETY: E4: the stage is this right's.
+        // SAFETY: ENVELOPE-4: the stage is this right's.
         self.0.stage.with(|stage| unsafe { *stage == Stage::Begun })
     }
 
     /// Moves on to this stage; the one before comes back.
     fn set_stage(&mut self, to: Stage) -> Stage {
-        // SAFETY: E4: the stage is this right's.
+        // SAFETY: ENVELOPE-4: the stage is this right's.
         self.0.stage.with_mut(|stage| unsafe { std::mem::replace(&mut *stage, to) })
     }
 
     /// Takes the message out, if it lies there and `accept` wins it against its asker.
     ///
     /// # Safety
-    /// `accept` says whether it has won the question (Q1).
+    /// `accept` says whether it has won the question (ONESHOT-1).
     pub(super) unsafe fn start(&mut self, accept: impl FnOnce() -> bool) -> Option<L> {
         let is_queued = self.set_stage(Stage::Gone) == Stage::Queued;
-        // SAFETY: E4: won by `accept`, and taken once, for the stage says so.
+        // SAFETY: ENVELOPE-4: won by `accept`, and taken once, for the stage says so.
         (is_queued && accept()).then(|| unsafe { self.0.take_message() })
     }
 
     /// Puts the future there, in the place of a message that was taken out.
     pub(super) fn begin(&mut self, future: F) {
         assert!(self.set_stage(Stage::Begun) == Stage::Gone, "a message lies there");
-        // SAFETY: E4: nothing lies there, so nothing is overwritten.
+        // SAFETY: ENVELOPE-4: nothing lies there, so nothing is overwritten.
         self.0.body.with_mut(|body| unsafe { (*body).future = ManuallyDrop::new(future) });
     }
 
     /// Calls `f` with the future, if it is there.
     fn with_future<R>(&mut self, f: impl FnOnce(Pin<&mut F>) -> R) -> Option<R> {
         self.has_begun().then(|| {
-            // SAFETY: E4: it is there. It is pinned: it lies in the turn's memory, which is not
-            // moved, and is dropped there.
+            // SAFETY: ENVELOPE-4: it is there. It is pinned: it lies in the turn's memory, which is
+            // not moved, and is dropped there.
             self.0.body.with_mut(|body| unsafe { f(Pin::new_unchecked(&mut (*body).future)) })
         })
     }
@@ -146,7 +147,7 @@ impl<L, F: Future> Own<'_, L, F> {
     /// Drops the future, if it is there. May unwind.
     fn drop_future(&mut self) {
         if self.set_stage(Stage::Gone) == Stage::Begun {
-            // SAFETY: E4: it is there, and dropped once, where it was polled.
+            // SAFETY: ENVELOPE-4: it is there, and dropped once, where it was polled.
             self.0.body.with_mut(|body| unsafe { ManuallyDrop::drop(&mut (*body).future) });
         }
     }

@@ -21,9 +21,10 @@ impl<S: 'static, L: Message<S>> Tell<S, L> {
     }
 
     /// # Safety
-    /// E1; moves the message out.
+    /// ENVELOPE-1; moves the message out.
     unsafe fn run(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is a `Tell<S, L>`, moved out once; the owner's state and cell.
+        // SAFETY: ENVELOPE-1: the payload is a `Tell<S, L>`, moved out once; the owner's state and
+        // cell.
         unsafe {
             let (tell, mut place) = (payload.cast::<Self>().read(), Place::of(env));
             let turn = place.in_turn();
@@ -32,15 +33,15 @@ impl<S: 'static, L: Message<S>> Tell<S, L> {
     }
 
     /// # Safety
-    /// E1; moves the message out.
+    /// ENVELOPE-1; moves the message out.
     unsafe fn discard(payload: *mut u8, env: *const ()) {
-        // SAFETY: E1: the payload is a `Tell<S, L>`, moved out once; the owner's cell.
+        // SAFETY: ENVELOPE-1: the payload is a `Tell<S, L>`, moved out once; the owner's cell.
         let (tell, place) = unsafe { (payload.cast::<Self>().read(), Place::<S>::of(env)) };
         give_back(place.on_undelivered(), place.header(), tell.message);
     }
 
     /// # Safety
-    /// E1.
+    /// ENVELOPE-1.
     unsafe fn panicked(_: *mut u8, _: *const (), payload: Payload) {
         panic::discard(payload);
     }

@@ -7,9 +7,9 @@
 //!
 //! One whose turn comes in the call itself has no promise: its answer is there on return.
 //!
-//! - C1: a promise is claimed by the turn or cancelled by a leaver, never both.
-//! - C2: who gives up and cannot cancel waits for the answer; who drops an application that cannot
-//!   be cancelled leaves the entry as it stands.
+//! - APPLY-1: a promise is claimed by the turn or cancelled by a leaver, never both.
+//! - APPLY-2: who gives up and cannot cancel waits for the answer; who drops an application that
+//!   cannot be cancelled leaves the entry as it stands.
 
 use std::fmt;
 use std::future::Future;
@@ -32,11 +32,11 @@ use crate::sync::hint;
 /// The answer to an applicant.
 pub(super) type Outcome<R, E> = Result<Admitted<R>, Refused<E>>;
 
-/// The answer to come. Dropped, its applicant has left, unless the turn was first (C2).
+/// The answer to come. Dropped, its applicant has left, unless the turn was first (APPLY-2).
 struct Awaited<T>(Option<Reply<T>>);
 
 impl<T> Awaited<T> {
-    /// True for the first (C1): the turn passes it over.
+    /// True for the first (APPLY-1): the turn passes it over.
     #[must_use]
     fn cancel(&mut self) -> bool {
         match self.0.take().map(Reply::cancel) {
@@ -264,7 +264,7 @@ where
                 let waited = self.now().saturating_sub(wait.called);
                 Stage::Over(Err(Refused::TimedOut { waited }))
             }
-            // C2.
+            // APPLY-2.
             _ => Stage::Waits(self),
         }
     }

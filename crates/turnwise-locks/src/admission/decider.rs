@@ -26,12 +26,12 @@
 //! | in doubt, `load` tells  | the row, or `CommitFailed`  | decided anew, in their order      |
 //! | in doubt, `load` fails  | `Unknown`                   | `Failed`                          |
 //!
-//! - D1: no answer tells of a row that is not committed, nor of a consequence of one.
-//! - D2: `count` and `closed` speak of committed rows alone. `closed` is never lowered.
-//! - D3: an applicant is answered exactly once. Each round of deciding anew answers one at least,
-//!   so it ends.
-//! - D4: while `doubt` stands, nothing is begun. It is lowered by a `load` alone.
-//! - D5: no panic of the ledger's, nor of an applicant's, leaves a turn.
+//! - DECIDER-1: no answer tells of a row that is not committed, nor of a consequence of one.
+//! - DECIDER-2: `count` and `closed` speak of committed rows alone. `closed` is never lowered.
+//! - DECIDER-3: an applicant is answered exactly once. Each round of deciding anew answers one at
+//!   least, so it ends.
+//! - DECIDER-4: while `doubt` stands, nothing is begun. It is lowered by a `load` alone.
+//! - DECIDER-5: no panic of the ledger's, nor of an applicant's, leaves a turn.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -68,7 +68,7 @@ pub(super) struct Asks<Id, R, E> {
 type AsksOf<Id, L> = Asks<Id, <L as Ledger<Id>>::Row, <L as Ledger<Id>>::Error>;
 type PledgeOf<Id, L> = Pledge<Id, <L as Ledger<Id>>::Row, <L as Ledger<Id>>::Error>;
 
-/// An answer for when the pass is committed (D1).
+/// An answer for when the pass is committed (DECIDER-1).
 enum Verdict<R> {
     In { place: u64, row: R },
     Closed,
@@ -102,7 +102,7 @@ pub(super) struct Decider<Id, L: Ledger<Id>> {
     ledger: L,
     /// Those who are in, or entered in this pass, and their places.
     seats: Seats<Id>,
-    /// Rows that are committed (D2).
+    /// Rows that are committed (DECIDER-2).
     count: u64,
     /// The place of the next.
     next: u64,
@@ -212,7 +212,7 @@ where
     /// One applicant's turn.
     fn admit(&mut self, application: Application<Id, L::Row, L::Error>) {
         let Application { wait, mut asks } = application;
-        // C1.
+        // APPLY-1.
         if !asks.promise.as_mut().is_some_and(Promise::claim) {
             return ignore(|| drop(asks));
         }
@@ -229,7 +229,7 @@ where
         self.count_turn();
         self.decide(Asks { id, promise: None });
         self.settle();
-        // D3.
+        // DECIDER-3.
         self.here.take().unwrap_or(Err(Refused::Taken))
     }
 

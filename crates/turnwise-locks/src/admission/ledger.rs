@@ -3,10 +3,12 @@
 //! A ledger is used inside the turns of one admission only, by one thread at a time. Of a pass, it
 //! sees `begin`, then an `enter` for each that is to be let in, then `commit` or `roll_back`.
 //!
-//! - U1: between `begin` and the end of its pass, nothing else but `enter` is called.
-//! - U2: after a `commit` that did not return `Ok`, after a panic, and after a pass in which no one
-//!   was entered, `roll_back` is called. So it has to bear being called when nothing is open.
-//! - U3: what a commit that failed [in doubt](CommitError::Unknown) has done is asked by `load`.
+//! - LEDGER-1: between `begin` and the end of its pass, nothing else but `enter` is called.
+//! - LEDGER-2: after a `commit` that did not return `Ok`, after a panic, and after a pass in which
+//!   no one was entered, `roll_back` is called. So it has to bear being called when nothing is
+//!   open.
+//! - LEDGER-3: what a commit that failed [in doubt](CommitError::Unknown) has done is asked by
+//!   `load`.
 
 use std::convert::Infallible;
 use std::error::Error;

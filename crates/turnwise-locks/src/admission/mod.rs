@@ -6,9 +6,10 @@
 // `decider` commits once for a whole pass of applications. One (`apply`) may be given up as long as
 // its turn has not come.
 //
-// - A1: rows that are committed are never more than the limit that held when they were entered.
-// - A2: every application is answered, once, and truly.
-// - A3: the board shows what is committed, and is written before any answer.
+// - ADMISSION-1: rows that are committed are never more than the limit that held when they were
+//   entered.
+// - ADMISSION-2: every application is answered, once, and truly.
+// - ADMISSION-3: the board shows what is committed, and is written before any answer.
 
 mod apply;
 mod decider;

@@ -11,12 +11,12 @@
 //! | is polled, lease over | is dropped                       | `Cut(Lease)`          | goes      |
 //! | is dropped at an await | is dropped                      | `Cut` by the mailbox  | goes      |
 //!
-//! - A1: the closure's future is gone before the turn looks after the state and unpins, and the
-//!   turn does both before it is over. So the next run of the key starts after the destructors, and
-//!   a key outlives what its runs captured.
-//! - A2: the lease is looked at before each poll but the first, and its timer keeps the turn's
-//!   waker while the turn waits. So what waits is cut as soon as the turn is run again, and a
-//!   closure that never waits arms no timer.
+//! - AWAITED-1: the closure's future is gone before the turn looks after the state and unpins, and
+//!   the turn does both before it is over. So the next run of the key starts after the destructors,
+//!   and a key outlives what its runs captured.
+//! - AWAITED-2: the lease is looked at before each poll but the first, and its timer keeps the
+//!   turn's waker while the turn waits. So what waits is cut as soon as the turn is run again, and
+//!   a closure that never waits arms no timer.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -32,7 +32,7 @@ use crate::limits::Terms;
 use crate::registry::{Fate, Guard, Slot, Time};
 use crate::user_code::{Payload, catch, ignore};
 
-/// The end of a turn, however it comes: as its last step, or as the drop of what waits (A1).
+/// The end of a turn, however it comes: as its last step, or as the drop of what waits (AWAITED-1).
 struct Tail<'a, K, S, G>
 where
     K: Send + Sync + 'static,
@@ -140,7 +140,7 @@ impl<Fut> Drop for Held<'_, Fut> {
 async fn drive<Fut: Future>(future: Fut, mut lease: Option<Lease>) -> Came<Fut::Output> {
     let mut waits = false;
     let came = caught(future, |future, cx| {
-        // A2.
+        // AWAITED-2.
         if waits && lease.as_mut().is_some_and(|lease| lease.is_over(cx)) {
             return Poll::Ready(Came::Cut);
         }
@@ -158,7 +158,7 @@ async fn drive<Fut: Future>(future: Fut, mut lease: Option<Lease>) -> Came<Fut::
 }
 
 /// Polls a future as long as `poll` is pending. A panic comes out as a value, when the future is
-/// gone (A1): what the caller has goes after it, and not while the thread unwinds.
+/// gone (AWAITED-1): what the caller has goes after it, and not while the thread unwinds.
 pub(crate) async fn caught<Fut, T>(
     future: Fut,
     mut poll: impl FnMut(Pin<&mut Fut>, &mut Context<'_>) -> Poll<T>,

@@ -335,7 +335,7 @@ fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask) -> Stage<K> {
     }
     let (set, common, lender) = (set.cloned(), common.clone(), lender.cloned());
     let weak = place.actor().downgrade();
-    // F2: from before the end of the call that takes the place.
+    // FAST-2: from before the end of the call that takes the place.
     let asking = Asking::new(&common);
     let turn = move |slot: &mut _| {
         let here = Here { common: &common, lender: lender.as_ref(), actor: &|| weak.clone() };

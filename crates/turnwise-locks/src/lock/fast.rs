@@ -6,17 +6,17 @@
 //! A turn that leaves no waiter behind lends what room there is again. A request that has waited,
 //! without a lease, is lent its permits by the turn that lets it in: it becomes no hold either.
 //!
-//! - F1: a permit is in the word or held by a [`FastPermit`], and the machine counts both as used;
-//!   or it is the machine's, held or not.
-//! - F2: a permit is taken from the word only while no request waits, none is on its way to its
+//! - FAST-1: a permit is in the word or held by a [`FastPermit`], and the machine counts both as
+//!   used; or it is the machine's, held or not.
+//! - FAST-2: a permit is taken from the word only while no request waits, none is on its way to its
 //!   turn, and no more is used than there is. So it overtakes none.
-//! - F3: while the permits are away, none is in the word: the end of a fast permit is a turn,
+//! - FAST-3: while the permits are away, none is in the word: the end of a fast permit is a turn,
 //!   behind those that came before.
-//! - F4: the fence of a hold is drawn in the step that takes its permit, or by the machine while
-//!   the permits are away, or from the same word for a part that is split off. So fences have the
-//!   order in which holds begin, of either kind.
-//! - F5: a fast permit that gets a lease, or whose end is awaited, is a hold of the machine from
-//!   then on: by a turn that comes before the one that ends it.
+//! - FAST-4: the fence of a hold is drawn in the step that takes its permit, or by the machine
+//!   while the permits are away, or from the same word for a part that is split off. So fences have
+//!   the order in which holds begin, of either kind.
+//! - FAST-5: a fast permit that gets a lease, or whose end is awaited, is a hold of the machine
+//!   from then on: by a turn that comes before the one that ends it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,7 +40,7 @@ pub(super) struct Available {
     word: AtomicU64,
     /// Permits that the machine has, and that a request would get in its turn. To look at.
     rest: AtomicU64,
-    /// Requests on their way to their turn (F2).
+    /// Requests on their way to their turn (FAST-2).
     asking: AtomicU32,
     /// Fences after the last one that the word can count.
     late: AtomicU64,
@@ -105,7 +105,7 @@ impl Available {
         // Ordering: Relaxed. The exchange decides.
         let mut word = self.word.load(Relaxed);
         loop {
-            // F3.
+            // FAST-3.
             if word & AWAY != 0 || MOST - free(word) < permits {
                 return false;
             }
@@ -160,7 +160,7 @@ impl Available {
         self.rest.store(permits, Relaxed);
     }
 
-    /// The fence of a hold that begins now (F4).
+    /// The fence of a hold that begins now (FAST-4).
     pub(super) fn next_fence(&self) -> u64 {
         let change = |word| (fence(word) < LAST).then(|| word + FENCE);
         // Ordering: Relaxed. Fences increase with each change of the word, and a hold comes after
@@ -265,7 +265,7 @@ pub(super) struct FastPermit<K: Send + Sync + 'static> {
     lender: Arc<Lender<K>>,
     permits: u64,
     fence: u64,
-    /// The machine knows it (F5).
+    /// The machine knows it (FAST-5).
     known: OnceLock<Arc<HoldState>>,
     held: bool,
 }

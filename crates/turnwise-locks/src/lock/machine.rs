@@ -5,18 +5,18 @@
 //! there is room, and no other is: so the order is that of arrival, for large requests, too, and
 //! readers that stand beside each other come in together.
 //!
-//! - M1: `used` is the sum of what the holds weigh, and of what is lent. It is above the capacity
-//!   only after that was reduced.
-//! - M2: no request is let in while another one waits before it, or there is no room.
-//! - M3: when a call returns, the head of the queue does not fit. So no room is left unused.
-//! - M4: fences increase strictly, in the order in which holds begin.
-//! - M5: a request ends once: let in, refused, or taken out of the queue.
-//! - M7: `dues` has a time for each hold that has a lease, which is not after the end of that; so
-//!   nothing is overdue before the first of them. A hold whose lease comes to end earlier is
-//!   [minded](Machine::mind).
-//! - M8: `owners` has those that hold, with the fence, and how many of their requests wait.
-//! - M6: no owner waits for itself: it has one hold at most, and none of its requests stands in the
-//!   queue meanwhile.
+//! - MACHINE-1: `used` is the sum of what the holds weigh, and of what is lent. It is above the
+//!   capacity only after that was reduced.
+//! - MACHINE-2: no request is let in while another one waits before it, or there is no room.
+//! - MACHINE-3: when a call returns, the head of the queue does not fit. So no room is left unused.
+//! - MACHINE-4: fences increase strictly, in the order in which holds begin.
+//! - MACHINE-5: a request ends once: let in, refused, or taken out of the queue.
+//! - MACHINE-7: `dues` has a time for each hold that has a lease, which is not after the end of
+//!   that; so nothing is overdue before the first of them. A hold whose lease comes to end earlier
+//!   is [minded](Machine::mind).
+//! - MACHINE-8: `owners` has those that hold, with the fence, and how many of their requests wait.
+//! - MACHINE-6: no owner waits for itself: it has one hold at most, and none of its requests stands
+//!   in the queue meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -127,7 +127,7 @@ pub(crate) struct Hold<T> {
     entries: SmallVec<[(u64, u64); 1]>,
     /// Since when, if anybody wants to know.
     since: Option<Duration>,
-    /// Its time in `dues` (M7).
+    /// Its time in `dues` (MACHINE-7).
     due: Option<Duration>,
     term: T,
 }
@@ -683,7 +683,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         }
     }
 
-    /// Lets in from the head of the queue, as long as there is room (M2, M3).
+    /// Lets in from the head of the queue, as long as there is room (MACHINE-2, MACHINE-3).
     fn let_in(&mut self, host: &mut impl Host<W, T>) {
         // The clock is looked at once, and only for those who want to know the time.
         let mut now = None;
@@ -715,7 +715,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         }
     }
 
-    /// Other requests of the owner who was let in just now do not wait for it (M6).
+    /// Other requests of the owner who was let in just now do not wait for it (MACHINE-6).
     fn join(
         &mut self,
         of: &Request,

@@ -104,9 +104,9 @@ pub(super) struct Core<K: Send + Sync + 'static> {
 
 /// Has a turn come when a lease, or the wait of the first in the queue, is over.
 ///
-/// One timer for all of them. It is armed for a time that is not after the first of them (M7), so a
-/// lease that ends in time, or is renewed, costs it nothing: it rings, finds nothing, and is armed
-/// anew if there is something left.
+/// One timer for all of them. It is armed for a time that is not after the first of them
+/// (MACHINE-7), so a lease that ends in time, or is renewed, costs it nothing: it rings, finds
+/// nothing, and is armed anew if there is something left.
 struct Alarm<K: Send + Sync + 'static> {
     actor: WeakActor<Slot<K, Core<K>>>,
     armed: Option<(Duration, Timer)>,

@@ -4,11 +4,12 @@
 //! one who asks, or wants to know, gives the key a mailbox whose state has the hold in it; under
 //! the lock of the shard, so it is in one place or in the other.
 //!
-//! - T1: an entry is a thin hold or has a mailbox, never both.
-//! - T2: a mailbox that was made for a thin hold is pinned for it, and the entry stays in its
+//! - THIN-1: an entry is a thin hold or has a mailbox, never both.
+//! - THIN-2: a mailbox that was made for a thin hold is pinned for it, and the entry stays in its
 //!   place. So the holder finds out when it lets go.
-//! - T3: what such a mailbox shares with the holder lies beside the entry as long as that is there.
-//!   So the holder has it without a turn: it may be asked for inside of one of that very mailbox.
+//! - THIN-3: what such a mailbox shares with the holder lies beside the entry as long as that is
+//!   there. So the holder has it without a turn: it may be asked for inside of one of that very
+//!   mailbox.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -65,7 +66,7 @@ impl<K, S> Entry<K, S> {
     }
 }
 
-/// True if this thread is inside the `Eq` of a key (P4).
+/// True if this thread is inside the `Eq` of a key (KEYS-4).
 pub(crate) fn comparing() -> bool {
     COMPARING.get()
 }
@@ -82,9 +83,9 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         if let Body::Thin { fence, weight } = entry.body {
             let (state, beside) = kept(fence, weight);
             entry.body = Body::mailbox(self.spawn_with(state));
-            // T2.
+            // THIN-2.
             entry.runs = 1;
-            // T3.
+            // THIN-3.
             keys.beside.insert(at, beside);
         }
         keys.table.get(at).actor().clone()

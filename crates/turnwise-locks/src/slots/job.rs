@@ -8,12 +8,12 @@
 //! |-----------|-----------------------------------------|-------------------------------------------|
 //! | `Waits`   | takes it, polls it; puts it back, or is done | takes it, drops it, wakes              |
 //! | `Taken`   | - (there is one who polls)              | leaves a mark: it is dropped at its await |
-//! | `Dropped` | waits                                   | - (a hold ends once, S3)                  |
+//! | `Dropped` | waits                                   | - (a hold ends once, SLOTS-3)                  |
 //! | `Gone`    | `Cut`                                   | nothing                                   |
 //!
-//! - J1: the clean-up of a hold that has expired comes after the job's future is gone: who has it
-//!   then finds the clean-up in `owed`, and does it. So the next user of the slot comes after the
-//!   destructors. What reclaims is not kept waiting: it may be what ends the poll.
+//! - JOB-1: the clean-up of a hold that has expired comes after the job's future is gone: who has
+//!   it then finds the clean-up in `owed`, and does it. So the next user of the slot comes after
+//!   the destructors. What reclaims is not kept waiting: it may be what ends the poll.
 
 use std::fmt;
 use std::future::Future;
@@ -39,7 +39,7 @@ pub(super) type Owed = Box<dyn FnOnce() + Send>;
 pub(super) trait Cuttable: Send + Sync {
     /// Drops its future, here if it waits, else at its next await.
     fn cut(&self);
-    /// Does this when its future is gone: here, or where its future is (J1).
+    /// Does this when its future is gone: here, or where its future is (JOB-1).
     fn after(&self, work: Owed);
 }
 
@@ -106,7 +106,7 @@ impl<O> Job<O> {
             held.at = At::Gone;
             held.owed.take()
         };
-        // J1.
+        // JOB-1.
         owed.into_iter().for_each(|owed| owed());
     }
 

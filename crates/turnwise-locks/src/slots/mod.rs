@@ -15,20 +15,21 @@
 //                    `---------> Reclaim ----->  Quarantined
 // ```
 //
-// - S1: a number that is not Free has a permit, which its cell keeps. So there are at least as
+// - SLOTS-1: a number that is not Free has a permit, which its cell keeps. So there are at least as
 //   many free numbers as permits without a number, and `take` always finds one.
-// - S2: a number is free before its permit goes back: the next to be let in finds it.
-// - S3: what a hold owes (that its slot is cleaned, and its permit given back) is taken out of
+// - SLOTS-2: a number is free before its permit goes back: the next to be let in finds it.
+// - SLOTS-3: what a hold owes (that its slot is cleaned, and its permit given back) is taken out of
 //   Held once, by the guard's end or by its expiry, under the lock; both name the hold by its
 //   fence. The fence of a hold is drawn in the step that takes the number, so those of one slot
 //   increase.
-// - S4: no user code under the lock, in a turn of the semaphore or on the thread of the timers:
-//   set-up runs where the slot is waited for, clean-up where its guard ends; what an expiry does
-//   runs in the pool's executor, or in the process's pool if that is gone.
-// - S5: the semaphore has a permit for each slot of the pool, and one for each quarantined number
-//   beyond its size, as that keeps its own. The number is read in the turn that sets it: whichever
-//   of two changes comes last, sets the newest.
-// - S6: quarantined slots keep their permits. Nothing but a clean-up that succeeds gives one back.
+// - SLOTS-4: no user code under the lock, in a turn of the semaphore or on the thread of the
+//   timers: set-up runs where the slot is waited for, clean-up where its guard ends; what an expiry
+//   does runs in the pool's executor, or in the process's pool if that is gone.
+// - SLOTS-5: the semaphore has a permit for each slot of the pool, and one for each quarantined
+//   number beyond its size, as that keeps its own. The number is read in the turn that sets it:
+//   whichever of two changes comes last, sets the newest.
+// - SLOTS-6: quarantined slots keep their permits. Nothing but a clean-up that succeeds gives one
+//   back.
 
 mod acquire;
 mod builder;

@@ -1,4 +1,4 @@
-//! What is done with a slot: set up, cleaned up, reclaimed. None of it under a lock (S4).
+//! What is done with a slot: set up, cleaned up, reclaimed. None of it under a lock (SLOTS-4).
 
 use std::mem::needs_drop;
 use std::panic::resume_unwind;
@@ -99,7 +99,8 @@ impl<T: 'static, E: 'static> Pool<T, E> {
         }
     }
 
-    /// Cleans a slot up, and gives it on; or quarantines it. The caller has ended its hold (S3).
+    /// Cleans a slot up, and gives it on; or quarantines it. The caller has ended its hold
+    /// (SLOTS-3).
     fn clean(&self, id: SlotId, value: Option<T>) -> Result<(), SlotError<E>> {
         let cleaned = self.cleaned(id, value);
         match &cleaned {
@@ -187,7 +188,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
             None => drop(self.clean(hold.id, None)),
         };
         match job {
-            // J1.
+            // JOB-1.
             Some(job) => job.after(Box::new(last)),
             None => last(),
         }

@@ -1,4 +1,5 @@
-//! Who has which number: S1 to S3 and S5 of a pool. It knows neither values nor errors.
+//! Who has which number: SLOTS-1 to SLOTS-3 and SLOTS-5 of a pool. It knows neither values nor
+//! errors.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -40,7 +41,7 @@ struct Cell {
     /// Of the hold that it is in, or was in last.
     fence: u64,
     since: Duration,
-    /// S1.
+    /// SLOTS-1.
     entry: Option<Entry>,
     /// It was never used, and is to be cleaned up before.
     unknown: bool,
@@ -67,7 +68,7 @@ pub(super) enum Entry {
     Permit(Permit),
 }
 
-/// A hold: S3.
+/// A hold: SLOTS-3.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) id: SlotId,
@@ -121,7 +122,7 @@ impl Numbers {
         self.slots = slots;
     }
 
-    /// S5.
+    /// SLOTS-5.
     fn permits(&self) -> u64 {
         let beyond = self.cells.iter().skip(self.slots);
         let kept = beyond.filter(|cell| cell.state == SlotState::Quarantined).count();
@@ -200,8 +201,8 @@ impl Shared {
         }
     }
 
-    /// S3: the end of a hold, or None if it has ended before. The caller that gets it has to clean
-    /// up.
+    /// SLOTS-3: the end of a hold, or None if it has ended before. The caller that gets it has to
+    /// clean up.
     pub(super) fn end(&self, hold: Hold) -> Option<Option<Lease>> {
         let mut numbers = self.numbers.lock();
         let cell = numbers.held(hold)?;
@@ -217,7 +218,8 @@ impl Shared {
         Some((lease, numbers.free(hold.id)))
     }
 
-    /// S3: the end of a hold whose lease is over. The caller that gets it reclaims, and cleans up.
+    /// SLOTS-3: the end of a hold whose lease is over. The caller that gets it reclaims, and cleans
+    /// up.
     pub(super) fn expire(&self, hold: Hold, now: Duration) -> Option<Lease> {
         let mut numbers = self.numbers.lock();
         let cell = numbers.held(hold).filter(|cell| cell.lease.is_over(now))?;
@@ -238,7 +240,7 @@ impl Shared {
         self.give_back(entry);
     }
 
-    /// A slot is not clean: S6.
+    /// A slot is not clean: SLOTS-6.
     pub(super) fn quarantine(self: &Arc<Self>, id: SlotId) {
         let beyond = {
             let mut numbers = self.numbers.lock();
@@ -266,7 +268,7 @@ impl Shared {
         self.adjust();
     }
 
-    /// S5.
+    /// SLOTS-5.
     fn adjust(self: &Arc<Self>) {
         let shared = self.clone();
         self.permits.resize(move || shared.numbers.lock().permits());

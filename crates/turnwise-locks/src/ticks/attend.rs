@@ -4,11 +4,11 @@
 //! user's runs on the thread of the timers. The message looks at the wall clock, runs what is to be
 //! run, and arms the timer for the next tick.
 //!
-//! - V1: at most one timer and one message of an attendance are there at a time: each look arms the
-//!   next, as its last step, however it went.
-//! - V2: `seen` is the last tick that was run, or taken by others. A tick in which an earlier run
-//!   was under way is not seen: it is missed.
-//! - V3: the timer is armed for a minute at most, so a wall clock that is set is noticed.
+//! - ATTEND-1: at most one timer and one message of an attendance are there at a time: each look
+//!   arms the next, as its last step, however it went.
+//! - ATTEND-2: `seen` is the last tick that was run, or taken by others. A tick in which an earlier
+//!   run was under way is not seen: it is missed.
+//! - ATTEND-3: the timer is armed for a minute at most, so a wall clock that is set is noticed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,11 +61,11 @@ struct Attendant<F> {
     job: Arc<str>,
     missed: Missed,
     f: F,
-    /// V2.
+    /// ATTEND-2.
     seen: u64,
 }
 
-/// The farthest look (V3).
+/// The farthest look (ATTEND-3).
 const FARTHEST: Duration = Duration::from_secs(60);
 /// So soon at the earliest, if the next tick is not later than this one.
 const SOONEST: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ impl fmt::Debug for Attendance {
     }
 }
 
-/// Arms the timer for the next tick (V1, V3).
+/// Arms the timer for the next tick (ATTEND-1, ATTEND-3).
 fn arm<F>(alarm: &Arc<Alarm>, attendant: &Actor<Attendant<F>>)
 where
     F: FnMut(TickNumber) + Send + 'static,

@@ -12,9 +12,10 @@
 // | newer, a run is under way           | `StillRunning`, unless overlap is allowed |
 // | newer                               | its: written down, then run             |
 //
-// - O1: a tick is written down before its run begins, and under the lock: of all contenders, one.
-// - O2: no code of the user's runs under the lock.
-// - O3: of a job whose last tick is over and which does not run, nothing has to be known: any
+// - TICKS-1: a tick is written down before its run begins, and under the lock: of all contenders,
+//   one.
+// - TICKS-2: no code of the user's runs under the lock.
+// - TICKS-3: of a job whose last tick is over and which does not run, nothing has to be known: any
 //   later tick is free. The book forgets such jobs when it has doubled, and keeps `floor`, the
 //   highest tick that it has forgotten: at or below that, a job that it does not know may have
 //   run. That concerns clocks alone that were set back.
@@ -72,7 +73,7 @@ struct Shared {
 /// The jobs and their last ticks.
 struct Book {
     jobs: HashMap<Arc<str>, Job>,
-    /// The highest tick that was forgotten (O3).
+    /// The highest tick that was forgotten (TICKS-3).
     floor: Option<u64>,
     /// At this number it is looked through for jobs that can be forgotten.
     sweep_at: usize,
@@ -250,7 +251,7 @@ impl Shared {
         (TickNumber(number), next.saturating_sub(now))
     }
 
-    /// Takes this tick of the job, if it can be had (O1).
+    /// Takes this tick of the job, if it can be had (TICKS-1).
     fn take(self: &Arc<Self>, job: &str, tick: TickNumber) -> Result<Running, Other> {
         let TickNumber(number) = tick;
         let mut book = self.book.lock();
@@ -277,7 +278,7 @@ impl Shared {
 }
 
 impl Book {
-    /// Forgets the jobs of ticks before this one that do not run (O3).
+    /// Forgets the jobs of ticks before this one that do not run (TICKS-3).
     fn sweep(&mut self, now: u64) {
         let floor = &mut self.floor;
         self.jobs.retain(|_, job| {

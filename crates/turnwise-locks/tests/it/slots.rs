@@ -1,4 +1,4 @@
-//! Slots: rows I1 to I11 of what a pool of them has to be.
+//! Slots: what a pool of them has to be.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

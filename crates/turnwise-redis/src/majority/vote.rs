@@ -1,4 +1,4 @@
-//! The two rounds of a vote; the rules Q1 to Q4 are [above](super).
+//! The two rounds of a vote; the rules MAJORITY-1 to MAJORITY-4 are [above](super).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The steps of an admission, and their answers. The rules S1 to S5 are those of all steps.
+//! The steps of an admission, and their answers. The rules STEP-1 to STEP-5 are those of all steps.
 
 use std::time::Duration;
 
