@@ -126,6 +126,8 @@ struct CutBeside {
     system: System,
     actors: (Actor<Log>, Actor<()>),
     turn: Reply<()>,
+    /// The turn would be lost without it.
+    _go: Promise<()>,
     books: Arc<Books>,
 }
 
@@ -139,9 +141,10 @@ impl CutBeside {
         });
         let cut = system.spawn(builder, Log::new(&books)).expect("it is open");
         let (mail, waits) = (Mail::<OWN>::new(&books, 0, 1), WaitsFor(Some(told)));
+        let (go, gone) = promise::<()>();
         let turn = cut.run(async move |log: &mut Log| {
             let _waits = waits;
-            std::future::pending::<()>().await;
+            let _ = gone.await;
             log.handle(mail);
         });
         send_all::<OWN>(&cut, &books, 1, 1);
@@ -151,7 +154,7 @@ impl CutBeside {
             tell.expect("it ends once").keep(());
         });
         let idle = system.spawn(builder, ()).expect("it is open");
-        CutBeside { system, actors: (cut, idle), turn, books }
+        CutBeside { system, actors: (cut, idle), turn, _go: go, books }
     }
 
     /// The turn is cut on this thread. The idle actor ends elsewhere if the cut blocks this thread.
