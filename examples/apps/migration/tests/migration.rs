@@ -58,7 +58,7 @@ fn writes_the_same_and_differs_as_the_guide_says(library: &str) {
     let version = version(library);
     let day: Vec<_> = DAY.map(|(asked, answered)| (asked, answered.to_owned())).into();
     assert_eq!(version.transcript, day);
-    let guide = file("../../../docs/guide/19-migration.md");
+    let guide = file("../../../docs/guide/20-migration.md");
     let heading = "| | turnwise | kameo | ractor | xtra | actix |";
     let column = heading.split(" | ").position(|name| name.trim_matches([' ', '|']) == library);
     let rows = table(&guide, heading);
@@ -96,7 +96,7 @@ fn actix() {
 
 #[test]
 fn the_guide_names_the_versions_that_are_built() {
-    let (guide, lock) = (file("../../../docs/guide/19-migration.md"), file("../../../Cargo.lock"));
+    let (guide, lock) = (file("../../../docs/guide/20-migration.md"), file("../../../Cargo.lock"));
     for library in ["kameo", "ractor", "xtra", "actix"] {
         let (_, package) = lock.split_once(&format!("name = \"{library}\"\nversion = \"")).unwrap();
         let (version, _) = package.split_once('"').unwrap();
