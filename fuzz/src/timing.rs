@@ -436,10 +436,16 @@ impl Drop for Beat {
 impl Handler<Beat> for State {
     type Reply = ();
     fn handle(&mut self, beat: Beat, _: &mut Context<'_, Self>) {
+        beat.run(self);
+    }
+}
+
+impl Beat {
+    fn run(self, state: &mut State) {
         // Any number of them may wait in the mailbox when the timer is cancelled.
-        let (_called, beat) = (called("a turn"), beat);
+        let (_called, beat) = (called("a turn"), self);
         let world = beat.world.clone();
-        let _turn = self.message(beat.to);
+        let _turn = state.message(beat.to);
         world.user("a turn", &beat.letter.turn);
     }
 }
@@ -464,7 +470,11 @@ pub fn tell_every(
     let beat = Beat { world: beat, to, alarm: theirs, letter: letter.clone(), _token: token };
     let every = Every::step(micros_of(micros).max(Duration::from_micros(200))).catch_up(3);
     let every = if micros % 2 == 0 { every } else { every.first_after(Duration::from_micros(10)) };
-    if let Ok(timer) = actor.posted().tell_every(every, beat) {
+    let timer = match micros % 3 {
+        0 => actor.posted().send_every(every, move |state| beat.clone().run(state)),
+        _ => actor.posted().tell_every(every, beat),
+    };
+    if let Ok(timer) = timer {
         world.clockwork.put(slot, timer, alarm);
     }
 }

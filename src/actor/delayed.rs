@@ -1,5 +1,6 @@
 //! Messages that are sent later, or again and again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "tracing")]
@@ -93,19 +94,63 @@ impl<S: Send + 'static> Posted<'_, S> {
     /// assert_eq!(log.with(|log| log.0)?, 3);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
-    pub fn tell_every<M>(&self, every: Every, message: M) -> Result<Timer, TimerError>
+    pub fn tell_every<M>(&self, every: impl Into<Every>, message: M) -> Result<Timer, TimerError>
     where
         S: Handler<M>,
         M: Clone + Send + 'static,
     {
+        // The clone is user code.
+        self.post_every(every.into(), move |posted| accepted(posted.tell(message.clone())))
+    }
+
+    /// Sends the closure at each tick of [`every`](Every), as [`tell_every`](Self::tell_every) does
+    /// with a message.
+    ///
+    /// # Errors
+    /// [`TimerError::StepZero`]: nothing is armed.
+    ///
+    /// # Panics
+    /// If the clock does; then nothing is armed.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise::{Actor, VirtualClock};
+    /// use turnwise::time::Timers;
+    ///
+    /// let clock = VirtualClock::new();
+    /// let timers = Timers::by_hand(clock.clone());
+    /// let n = Actor::builder().timers(timers.clone()).spawn(0)?;
+    /// n.posted().send_every(Duration::from_secs(1), |n| *n += 1)?.forget();
+    /// clock.advance(Duration::from_secs(3));
+    /// timers.run_due();
+    /// n.idle().wait()?;
+    /// assert_eq!(n.with(|n| *n)?, 3);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn send_every<F>(&self, every: impl Into<Every>, f: F) -> Result<Timer, TimerError>
+    where
+        F: Fn(&mut S) + Send + Sync + 'static,
+    {
+        let f = Arc::new(f);
+        self.post_every(every.into(), move |posted| {
+            let f = f.clone();
+            accepted(posted.send(move |state| f(state)))
+        })
+    }
+
+    fn post_every(
+        &self,
+        every: Every,
+        mut post: impl FnMut(Posted<'_, S>) -> Delivered + Send + 'static,
+    ) -> Result<Timer, TimerError> {
         let actor = self.actor.downgrade();
         let (timers, kept) = self.timers();
         timers.messages_every(every, move |_| {
             let _kept = &kept;
             let Some(actor) = actor.upgrade() else { return Delivered::NeverAgain };
-            // The clone is user code; the handle may be the last one by then.
-            let told = panic::owning(actor, |actor| actor.posted().tell(message.clone()));
-            accepted(told.1)
+            // The handle may be the last one by then.
+            panic::owning(actor, |actor| post(actor.posted())).1
         })
     }
 

@@ -17,7 +17,8 @@ use crate::send::push::By;
 /// thread for the pool, the message waits for such a thread.
 ///
 /// Messages that are sent later are posted, too: [`send_after`](Self::send_after),
-/// [`tell_after`](Self::tell_after) and [`tell_every`](Self::tell_every).
+/// [`tell_after`](Self::tell_after), [`send_every`](Self::send_every) and
+/// [`tell_every`](Self::tell_every).
 pub struct Posted<'a, S> {
     pub(super) actor: &'a Actor<S>,
 }

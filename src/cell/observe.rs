@@ -68,6 +68,8 @@ pub(crate) enum Event<'a> {
     Stopped(&'a StopCause),
     /// Messages were not accepted: they go back to their sender or asker.
     Refused { reason: &'a Reason, messages: u64 },
+    /// A question was accepted, and its asker must not wait for it: it was withdrawn.
+    Withdrawn(&'a Reason),
     /// A message was accepted and is not run: its actor was stopped, or its mailbox full.
     Undelivered,
     /// Such a message is about to be dropped, for there is no hook.
@@ -166,7 +168,7 @@ impl Observer for Counters {
             Event::Undelivered => stats.undelivered += 1,
             Event::HandedOff => stats.handed_off += 1,
             // Every actor counts what it discards.
-            Event::Discarded | Event::Stopped(_) => {}
+            Event::Discarded | Event::Stopped(_) | Event::Withdrawn(_) => {}
         });
     }
 }
@@ -198,6 +200,12 @@ impl Header {
     pub(crate) fn refused_question(&self, reason: Reason) -> AskError {
         self.report_refused(&reason, 1);
         AskError::Refused(reason, self.who().into())
+    }
+
+    /// A question is withdrawn, because its asker must not wait for it.
+    #[cold]
+    pub(crate) fn withdrawn(&self, reason: &Reason) {
+        self.report(&Event::Withdrawn(reason));
     }
 
     /// A message that was accepted is not run.
@@ -252,7 +260,11 @@ fn say(header: &Header, event: &Event<'_>) {
             event!(ERROR, goes_on, "a turn panicked: {}", panic.text());
         }
         Event::Stopped(cause) => event!(WARN, "actor stopped: {cause}"),
+        Event::Refused { reason: reason @ Reason::Deadlock(_), messages } => {
+            event!(WARN, messages, "not accepted: {reason}");
+        }
         Event::Refused { reason, messages } => event!(DEBUG, messages, "not accepted: {reason}"),
+        Event::Withdrawn(reason) => event!(WARN, "question withdrawn: {reason}"),
         Event::Undelivered => {}
         Event::Discarded => {
             event!(

@@ -86,7 +86,7 @@ impl Ref {
             return Ok(None);
         }
         if let Some(cycle) = self.own_circle() {
-            return Err(Refused::withdraw(asker, Reason::Deadlock(cycle)));
+            return Err(self.withdraw(asker, Reason::Deadlock(cycle)));
         }
         let done = || asker.is_done();
         let until = Until { done: &done, at_once: false, deadline };
@@ -101,7 +101,7 @@ impl Ref {
             if asker.watch(Waiter::Thread(thread::current())) {
                 while let Err(reason) = self.sleep_for(asker, deadline) {
                     // One that has begun meanwhile is waited for again (WAITS-5).
-                    let refused = Refused::withdraw(asker, reason);
+                    let refused = self.withdraw(asker, reason);
                     if refused.question.is_some() {
                         return Err(refused);
                     }
@@ -109,7 +109,17 @@ impl Ref {
             }
             Ok(asker.take())
         });
-        slept.unwrap_or_else(|WouldBlock| Err(Refused::withdraw(asker, Reason::WouldBlock)))
+        slept.unwrap_or_else(|WouldBlock| Err(self.withdraw(asker, Reason::WouldBlock)))
+    }
+
+    /// Withdraws a question whose asker must not wait for it, unless it has begun.
+    #[cold]
+    fn withdraw<R, P>(&self, asker: &mut Asker<R, P>, reason: Reason) -> Refused<P> {
+        let refused = Refused::withdraw(asker, reason);
+        if refused.question.is_some() {
+            self.header().withdrawn(&refused.reason);
+        }
+        refused
     }
 
     /// Sleeps until an answer of this actor is there, or the time is over.
@@ -154,7 +164,7 @@ impl Ref {
             return Poll::Ready(Ok(answer));
         }
         if let Some(cycle) = circle_of_task(cx.waker(), self.addr()) {
-            return Poll::Ready(Err(Refused::withdraw(asker, Reason::Deadlock(cycle))));
+            return Poll::Ready(Err(self.withdraw(asker, Reason::Deadlock(cycle))));
         }
         // What this thread has deferred is handed off, if it is inside a turn.
         before_pending_for(cx.waker(), self);

@@ -65,6 +65,13 @@ impl Every {
     }
 }
 
+/// Every so long, for the first time when one step has passed: [`Every::step`].
+impl From<Duration> for Every {
+    fn from(step: Duration) -> Self {
+        Every::step(step)
+    }
+}
+
 /// One tick of a periodic timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -505,10 +505,10 @@ impl Timers {
     /// ```
     pub fn every(
         &self,
-        every: Every,
+        every: impl Into<Every>,
         mut f: impl FnMut(Tick) + Send + 'static,
     ) -> Result<Timer, TimerError> {
-        self.messages_every(every, move |tick| {
+        self.messages_every(every.into(), move |tick| {
             f(tick);
             Delivered::Yes
         })

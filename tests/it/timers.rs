@@ -816,6 +816,26 @@ fn delayed_messages_come_in_order() {
 }
 
 #[test]
+fn closures_are_sent_again_and_again() {
+    let (clock, timers) = by_hand();
+    let queue = DrainQueue::new();
+    let builder = Actor::builder().timers(timers.clone()).executor(queue.handle());
+    let mail = builder.spawn(Mail::default()).unwrap();
+    let token = Arc::new(());
+    let theirs = token.clone();
+    let number = move |mail: &mut Mail| mail.0.push(Arc::strong_count(&theirs) as u32);
+    let ticks = mail.posted().send_every(SECOND, number).unwrap();
+    let zero = mail.posted().send_every(Duration::ZERO, |_| unreachable!("it is not armed"));
+    assert_eq!(zero.unwrap_err(), TimerError::StepZero);
+    clock.advance(3 * SECOND);
+    assert_eq!((timers.run_due(), mail.len()), (3, 3));
+    assert_eq!(asked(&queue, &mail, |mail| mail.0.clone()), [2, 2, 2]);
+    assert!(ticks.cancel());
+    clock.advance(SECOND);
+    assert_eq!((timers.run_due(), Arc::strong_count(&token)), (0, 1));
+}
+
+#[test]
 fn a_message_to_nobody_is_counted() {
     let (clock, timers) = by_hand();
     let queue = DrainQueue::new();
@@ -824,7 +844,7 @@ fn a_message_to_nobody_is_counted() {
     let mail = builder.spawn(Mail::default()).unwrap();
     let token = Arc::new(());
     let theirs = token.clone();
-    let ticks = mail.posted().tell_every(Every::step(SECOND), 1).unwrap();
+    let ticks = mail.posted().tell_every(SECOND, 1).unwrap();
     mail.posted().send_after(5 * SECOND, move |_| drop(theirs)).forget();
     clock.advance(2 * SECOND);
     assert_eq!(timers.run_due(), 2);

@@ -13,7 +13,7 @@ use tracing::{Event, Metadata, Subscriber};
 use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{
-    Actor, Context, Handler, Overflow, PanicPolicy, Reason, Restarts, VirtualClock, promise,
+    Actor, Context, Handler, Limit, Overflow, PanicPolicy, Reason, Restarts, VirtualClock, promise,
 };
 
 /// Records events, and then runs an action.
@@ -121,7 +121,7 @@ fn each_failure_is_an_event_with_the_name() {
         },
     );
     let till = "actor=\"traced::events::Till\"";
-    let lost = "message discarded: accepted, not handled, and no undelivered hook";
+    let lost = "message discarded: accepted, not handled, with no hook or asker to go to";
     assert_eq!(
         said,
         [
@@ -222,6 +222,28 @@ fn each_refusal_is_one_event_whichever_way_it_was_asked() {
 }
 
 #[test]
+fn each_wait_that_closes_a_circle_is_a_warning() {
+    let till = Actor::builder().name("till").spawn(Till).unwrap();
+    type Way = fn(&Actor<Till>) -> bool;
+    let ways: [(&str, Way); 3] = [
+        ("not accepted", |till| till.with(|_| ()).is_err()),
+        ("question withdrawn", |till| till.call(|_| ()).wait().is_err()),
+        ("question withdrawn", |till| till.run(async |_| ()).wait().is_err()),
+    ];
+    for (what, way) in ways {
+        let itself = till.clone();
+        let said = said(|| assert_eq!(till.with(move |_| way(&itself)), Ok(true)));
+        let [line] = &said[..] else { panic!("{said:?}") };
+        assert!(line.starts_with(&format!("WARN message={what}: ")), "{line}");
+        assert!(line.contains("`till`"), "{line}");
+    }
+    // A look does not wait, so it is no circle.
+    let itself = till.clone();
+    let look = move |_: &mut Till| itself.call(|_| ()).wait_by_ref(Limit::Immediate).is_ok();
+    assert_eq!(said(|| assert_eq!(till.with(look), Ok(true))), [""; 0]);
+}
+
+#[test]
 fn turns_that_wait_and_hooks_fail_with_one_event_each() {
     let turn = "ERROR message=a turn panicked:";
     let queue = DrainQueue::new();
@@ -264,7 +286,7 @@ fn turns_that_wait_and_hooks_fail_with_one_event_each() {
         gone,
         [
             "WARN message=actor stopped: its executor is gone",
-            "WARN message=message discarded: accepted, not handled, and no undelivered hook",
+            "WARN message=message discarded: accepted, not handled, with no hook or asker to go to",
         ]
     );
 }
