@@ -14,7 +14,7 @@ deny() {
         echo "$0: cargo-deny is not installed: cargo install --locked cargo-deny" >&2
         exit 1
     fi
-    cargo deny --locked check bans licenses sources
+    cargo deny --locked --workspace check bans licenses sources
 }
 
 # In a copy of the published crates alone, without dependencies of tests.

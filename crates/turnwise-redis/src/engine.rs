@@ -113,12 +113,12 @@ pub struct Change {
 /// use turnwise_redis::{Remote, StoreError};
 ///
 /// #[derive(Default)]
-/// struct Shelf {
+/// struct InMemory {
 ///     versions: BTreeMap<String, u64>,
 ///     rows: BTreeMap<(String, String), Vec<u8>>,
 /// }
 ///
-/// impl Engine for Shelf {
+/// impl Engine for InMemory {
 ///     fn load(&mut self, reads: &[Read]) -> Result<Vec<Loaded>, StoreError> {
 ///         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
 ///         let load = |Read { object, rows: choices }: &Read| {
@@ -159,7 +159,7 @@ pub struct Change {
 ///     }
 /// }
 ///
-/// let remote = Remote::builder().over(Over::new(Shelf::default())?)?;
+/// let remote = Remote::builder().over(Over::new(InMemory::default())?)?;
 /// let guard = remote.locks().lock("order 7").wait()?;
 /// assert!(remote.locks().try_lock("order 7").wait().is_err());
 /// # drop(guard);
