@@ -41,7 +41,8 @@ fn a_command_runs_while_the_lock_is_held() {
     let key = "HSTRLEN turnwise:{lock:a} t1";
     until("it is held", || server.ask(key) != ":0");
     let busy = run("lock", &["--url", url, "--wait", "0", "a", "--", "true"]);
-    assert_eq!(busy, (Some(75), String::new(), "lock: the lock is held, or waited for\n".into()));
+    let said = "lock: the lock `a` is held, or waited for\n";
+    assert_eq!(busy, (Some(75), String::new(), said.into()));
     let mut waits = program("lock");
     let waits =
         waits.args(["--url", url, "--wait", "20s", "a", "--", "printenv", "TURNWISE_FENCE"]);

@@ -92,9 +92,11 @@ pub(super) fn permits_loan_against_given_up() {
 /// FAST-1: a hold of the machine ends, and its permit is taken without a turn: the next holder sees
 /// what was done under it.
 pub(super) fn permits_lent_again() {
-    let (permits, inside) = (Semaphore::new(1), Written::new());
+    let timers = Timers::by_hand(Arc::new(Steps::default()));
+    let (permits, inside) = (Semaphore::builder(1).timers(timers).build(), Written::new());
     let first = permits.try_acquire(1).expect("it is there");
-    let second = permits.acquire();
+    // With a lease: without, it would be lent its permit, too.
+    let second = permits.acquire_within(1, Limits::NONE.lease(LIMIT));
     drop(first);
     let second = second.wait().expect("it comes");
     let their_inside = inside.clone();
