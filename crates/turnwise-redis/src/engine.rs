@@ -15,9 +15,12 @@
 //!   has the version that it was loaded with.
 //! - ENGINE-3: a swap that has returned is as durable as the database makes its writes.
 //! - ENGINE-4: steps that arrive while others are swapped are run together, and swapped together.
+//! - ENGINE-5: engines, and the wakers of callers, may panic. The thread of the store goes on.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -101,6 +104,10 @@ pub struct Change {
 /// database in `load` and release it in `swap`: each `load` is followed by further ones, then by a
 /// `swap`, unless the load or the swap fails or a version has changed. Then the next call is a
 /// `load`.
+///
+/// A call may panic, as if it had failed. Of a store with [a thread of its own](Over::new), the
+/// steps are then [not answered in time](StoreError::TimedOut); of an [inline](Over::inline) one,
+/// the panic goes on in the thread or task that made the step.
 ///
 /// # Examples
 /// An engine in this process's memory, as short as it can be:
@@ -307,6 +314,19 @@ impl<E: Engine> Store for Over<E> {
     }
 }
 
+/// Runs code of users; `None` if it panics (ENGINE-5).
+fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
+    let payload = match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(result) => return Some(result),
+        Err(payload) => payload,
+    };
+    // Its drop is code of users, too.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        mem::forget(again);
+    }
+    None
+}
+
 /// Serves requests until all senders are dropped.
 fn serve(mut engine: impl Engine, asked: &Receiver<Request>, sinks: &Sinks) {
     loop {
@@ -317,9 +337,13 @@ fn serve(mut engine: impl Engine, asked: &Receiver<Request>, sinks: &Sinks) {
                 let mut requests = vec![first];
                 requests.extend(asked.try_iter().take(MOST_AT_ONCE - 1));
                 let ops: Vec<_> = requests.iter().map(|request| &request.op).collect();
-                let answers = match run(&mut engine, &ops, &mut notices) {
-                    Ok(answers) => answers.into_iter().map(Ok).collect(),
-                    Err(error) => vec![Err(error); ops.len()],
+                let answers = match caught(|| run(&mut engine, &ops, &mut notices)) {
+                    Some(Ok(answers)) => answers.into_iter().map(Ok).collect(),
+                    Some(Err(error)) => vec![Err(error); ops.len()],
+                    None => {
+                        notices.clear();
+                        vec![Err(StoreError::TimedOut { effect: Effect::Unknown }); ops.len()]
+                    }
                 };
                 answered = requests.into_iter().zip(answers).collect();
             }
@@ -327,8 +351,10 @@ fn serve(mut engine: impl Engine, asked: &Receiver<Request>, sinks: &Sinks) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         // The receiver of a request that was given up is gone.
-        answered.into_iter().for_each(|(request, answer)| drop(request.answer.send(answer)));
-        notices.extend(engine.heard().unwrap_or_default());
+        for (request, answer) in answered {
+            caught(|| drop(request.answer.send(answer)));
+        }
+        notices.extend(caught(|| engine.heard()).and_then(Result::ok).unwrap_or_default());
         tell(sinks, notices);
     }
 }

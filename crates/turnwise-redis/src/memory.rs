@@ -185,9 +185,11 @@ impl fmt::Debug for MemoryStore {
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
+    use std::task::{Context, Wake, Waker};
 
     use super::*;
     use crate::engine::run;
+    use crate::error::Effect;
     use crate::step::{
         AdmissionAct, AdmissionStep, Advance, Claim, DrainClaim, FailedAttempt, MailboxAct,
         MailboxStep, Step, StoredMessage, Then, Token,
@@ -307,6 +309,46 @@ mod tests {
 
         fn swap(&mut self, changes: &[Change], notices: &[Notice]) -> Result<bool, StoreError> {
             self.memory.swap(changes, notices)
+        }
+    }
+
+    /// An engine whose next load panics.
+    struct Panics(Memory, bool);
+
+    impl Engine for Panics {
+        fn load(&mut self, reads: &[Read]) -> Result<Vec<Loaded>, StoreError> {
+            assert!(!std::mem::take(&mut self.1), "the load panics");
+            self.0.load(reads)
+        }
+
+        fn swap(&mut self, changes: &[Change], notices: &[Notice]) -> Result<bool, StoreError> {
+            self.0.swap(changes, notices)
+        }
+    }
+
+    struct PanicsAsWoken;
+
+    impl Wake for PanicsAsWoken {
+        fn wake(self: Arc<Self>) {
+            panic!("the waker panics");
+        }
+    }
+
+    /// A store's thread goes on after an engine, or the waker of a caller, has panicked.
+    #[test]
+    fn a_panic_ends_one_call_and_no_other() {
+        let memory = MemoryStore::new().memory;
+        let over = Over::new(Panics(memory, true)).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let steps = steps();
+        let unknown = StoreError::TimedOut { effect: Effect::Unknown };
+        assert_eq!(runtime.block_on(over.call(&steps[0])), Err(unknown));
+        let mut woken = over.call(&steps[0]);
+        let waker = Waker::from(Arc::new(PanicsAsWoken));
+        // Its answer may be there already.
+        let _ = woken.as_mut().poll(&mut Context::from_waker(&waker));
+        for step in &steps[..3] {
+            assert!(runtime.block_on(over.call(step)).is_ok());
         }
     }
 
