@@ -611,10 +611,10 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         terms: Terms,
     ) -> Option<NotStarted> {
         let limit = terms.wait?;
-        let (before, name) = (actor.len(), name_of(actor));
+        let before = actor.len();
         self.estimates.want();
         let wait = self.expected(place.hash, before);
-        (wait > limit.at - limit.called).then_some(NotStarted::Expected { wait, key: name })
+        (wait > limit.at - limit.called).then(|| NotStarted::Expected { wait, key: name_of(actor) })
     }
 
     /// How long one waits behind that many, as far as it is known.
