@@ -84,7 +84,7 @@ pub struct Slots {
 pub struct SlotsInfo {
     /// The places that are held.
     pub held: Vec<u32>,
-    /// The places that are quarantined: see [`SlotPool`](crate::SlotPool).
+    /// The places that are quarantined: see [`SlotPool`].
     pub quarantined: Vec<u32>,
     /// The number of free places.
     pub free: u32,
