@@ -15,15 +15,26 @@ static CALLS: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
+/// The number of the test that measures, from 1.
+static TEST: AtomicUsize = AtomicUsize::new(0);
+
 thread_local! {
-    /// The test harness prints on other threads, so only threads that ask for it are counted.
-    static COUNTED: Cell<bool> = const { Cell::new(false) };
+    /// The number of the test that this thread is counted for. The test harness prints on other
+    /// threads, so only threads that ask for it are counted; and the threads of a pool may outlive
+    /// its test, whose memory they free during the next one.
+    static COUNTED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns whether this thread's allocations count.
+fn counted() -> bool {
+    let test = COUNTED.get();
+    test != 0 && test == TEST.load(SeqCst)
 }
 
 // SAFETY: the system's allocator does the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if COUNTED.get() {
+        if counted() {
             CALLS.fetch_add(1, SeqCst);
             let now = BYTES.fetch_add(layout.size(), SeqCst).wrapping_add(layout.size());
             // Frees of uncounted allocations may have taken it below zero.
@@ -36,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        if COUNTED.get() {
+        if counted() {
             BYTES.fetch_sub(layout.size(), SeqCst);
         }
         // SAFETY: the caller's duty, word for word.
@@ -44,9 +55,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Counts this thread's allocations from now on.
+/// Counts this thread's allocations from now on, until the test that measures has ended.
 pub(crate) fn count_this_thread() {
-    COUNTED.set(true);
+    COUNTED.set(TEST.load(SeqCst));
 }
 
 /// The memory that the counted threads requested while `f` ran.
@@ -59,9 +70,11 @@ pub(crate) struct Cost {
     pub(crate) peak: usize,
 }
 
-/// Runs `f`, with this thread counted.
+/// Runs `f`, with this thread counted. Only for a test that is [`alone`].
 pub(crate) fn cost(f: impl FnOnce()) -> Cost {
-    let counted = COUNTED.replace(true);
+    let test = TEST.load(SeqCst);
+    assert_ne!(test, 0);
+    let counted = COUNTED.replace(test);
     let (calls, bytes) = (CALLS.load(SeqCst), BYTES.load(SeqCst));
     PEAK.store(if bytes < usize::MAX / 2 { bytes } else { 0 }, SeqCst);
     f();
@@ -78,5 +91,7 @@ pub(crate) fn cost(f: impl FnOnce()) -> Cost {
 /// Tests that measure run one after the other.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    TEST.fetch_add(1, SeqCst);
+    alone
 }
