@@ -27,6 +27,8 @@ check() {
 }
 
 cargo check --locked --all-targets
+# As `cargo test -p turnwise` builds them. Beside other packages they have more features.
+cargo check --locked -p turnwise --tests
 for manifest in Cargo.toml crates/*/Cargo.toml; do
     package=$(sed -n 's/^name = "\(.*\)"$/\1/p' "$manifest" | head -n 1)
     [[ $package == *"${1:-}"* ]] || continue

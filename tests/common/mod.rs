@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -76,6 +76,19 @@ fn settled(so: impl Fn() -> bool) {
 /// A panic that is not reported on stderr.
 pub(crate) fn quiet_panic(text: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(text))
+}
+
+/// Returns pending once, and is woken at once.
+pub(crate) async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Runs `f` on a thread of its own, and fails after a minute, so that a test that hangs is

@@ -8,6 +8,7 @@ use std::task::{Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use crate::common::yield_now;
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::{
     AbortHandle, Actor, ActorName, AskError, AsyncContext, AsyncHandler, Cycle, Drain, Executor,
@@ -36,19 +37,6 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
-}
-
-/// Returns pending once, and is woken at once.
-pub(crate) async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Tally, Token, block_on, in_turn, must_end, until};
+use crate::common::{Tally, Token, block_on, in_turn, must_end, until, yield_now};
 use turnwise::executor::{Blocking, DrainQueue, Shutdown};
 use turnwise::{
     Actor, AskError, Context, Drain, EndCause, Executor, Handler, Limit, Promise, Reason, Reply,
@@ -350,18 +350,6 @@ impl Suspended {
 /// True if a turn is suspended, with nothing queued.
 fn waits(actor: &Actor<Counter>) -> bool {
     format!("{actor:?}").contains("a turn waits")
-}
-
-async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await;
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::common::{Tally, must_end, quiet_panic, size};
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, ActorName, AskError, Drain, EndCause, Executor, Limit, Overflow,
-    PanicPolicy, Reason, StopCause, ThreadPool,
+    Actor, ActorBuilder, AskError, Drain, EndCause, Executor, Limit, Overflow, PanicPolicy, Reason,
+    StopCause, ThreadPool,
 };
 
 /// The executor of one test.
@@ -509,7 +509,7 @@ mod a_runtime {
     use turnwise::executor::Tokio;
 
     const GONE: AskError =
-        AskError::Refused(Reason::Stopped(StopCause::ExecutorGone), ActorName::ANY);
+        AskError::Refused(Reason::Stopped(StopCause::ExecutorGone), turnwise::ActorName::ANY);
 
     /// One thread, which runs nothing unless it is driven.
     fn current() -> Runtime {

@@ -7,8 +7,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use crate::async_turns::yield_now;
-use crate::common::{Tally, in_turn, must_end, on_small_stack, size, tireless, waits};
+use crate::common::{Tally, in_turn, must_end, on_small_stack, size, tireless, waits, yield_now};
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Budget, Drain, Executor, Overflow, WeakActor, promise};
 
