@@ -135,7 +135,7 @@ impl<S: Send + 'static> Posted<'_, S> {
         let f = Arc::new(f);
         self.post_every(every.into(), move |posted| {
             let f = f.clone();
-            accepted(posted.send(move |state| f(state)))
+            accepted(posted.send(move |state| _ = panic::owning(f, |f| f(state))))
         })
     }
 

@@ -835,6 +835,34 @@ fn closures_are_sent_again_and_again() {
     assert_eq!((timers.run_due(), Arc::strong_count(&token)), (0, 1));
 }
 
+/// The last turn of a repeated closure may be the last to have it.
+#[test]
+fn a_closure_that_panics_is_not_dropped_while_its_thread_unwinds() {
+    struct Dropped(mpsc::Sender<bool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.send(thread::panicking()).unwrap();
+        }
+    }
+    let (clock, timers) = by_hand();
+    let queue = DrainQueue::new();
+    let builder = Actor::builder().timers(timers.clone()).executor(queue.handle());
+    let mail = builder.spawn(Mail::default()).unwrap();
+    let (tell, told) = mpsc::channel();
+    let theirs = Dropped(tell);
+    let panics = move |_: &mut Mail| {
+        let _theirs = &theirs;
+        quiet_panic("done");
+    };
+    let ticks = mail.posted().send_every(SECOND, panics).unwrap();
+    clock.advance(SECOND);
+    assert_eq!(timers.run_due(), 1);
+    assert!(ticks.cancel());
+    assert!(told.try_recv().is_err(), "a message has it");
+    queue.run_until_idle();
+    assert_eq!(told.recv(), Ok(false));
+}
+
 #[test]
 fn a_message_to_nobody_is_counted() {
     let (clock, timers) = by_hand();
