@@ -83,6 +83,23 @@ fn state(actor: &Actor<State>) -> State {
     actor.call(|state| state.clone()).wait().unwrap()
 }
 
+/// A rest that never begins is no message.
+#[test]
+fn a_turn_that_stops_its_actor_and_panics_discards_nothing() {
+    let stage = Stage::new();
+    let n = stage.builder(5).counted(true).spawn(State::default()).unwrap();
+    let own = n.clone();
+    n.send(move |_| {
+        own.stop();
+        quiet_panic("after a stop");
+    })
+    .unwrap();
+    let snapshot = n.snapshot();
+    let stats = snapshot.stats.unwrap();
+    assert_eq!((snapshot.discarded, stats.discarded, stats.undelivered), (0, 0, 0));
+    assert_eq!((stats.handled, stats.panicked), (1, 1));
+}
+
 #[test]
 fn restarts_are_counted_and_resumptions_and_stops_are_not() {
     let counts = |policy: PanicPolicy<u32>| {

@@ -39,6 +39,9 @@ use crate::turn::waking::with_waker;
 
 /// A message, for an actor of any type, whose turn may wait.
 pub(crate) trait Suspends: Send + Sized + 'static {
+    /// False for a turn of the actor's own, which is not counted if it is lost.
+    const IS_MESSAGE: bool = true;
+
     type Answer: Send + 'static;
     type Payload: Send + 'static;
     type Future: Future<Output = Self::Answer> + Send;
@@ -299,7 +302,7 @@ impl<M: Suspends> Awaited<M> {
             let why = AskError::from(reason);
             turn.slot().cut(|future| M::cut(future, &why)).unwrap_or_else(panic::discard);
             turn.finish(header, Err(AskError::Aborted(ActorName::ANY)));
-        } else if !turn.refuse(reason.into()) {
+        } else if !turn.refuse(reason.into()) && M::IS_MESSAGE {
             header.discards();
         }
     }
@@ -375,6 +378,8 @@ struct Rest(Ref, Duration);
 struct Pause(Ref, Option<Sleep>);
 
 impl Suspends for Rest {
+    const IS_MESSAGE: bool = false;
+
     type Answer = ();
     type Payload = ();
     type Future = Pause;
