@@ -1452,7 +1452,11 @@ pub fn build(world: &Arc<World>, at: usize) -> Option<Handle> {
         OnPanic::Resume => PanicPolicy::Resume,
         OnPanic::Restart => {
             let (world, token) = (world.clone(), Held::new(world, at));
-            PanicPolicy::restart(move || restart(&world, at, &token))
+            PanicPolicy::restart_from(move |old: &mut State| {
+                // The old state is there, and in no turn.
+                drop(old.batch_end(old.at()));
+                restart(&world, at, &token)
+            })
         }
         OnPanic::Within { .. } => {
             let (world, token) = (world.clone(), Held::new(world, at));

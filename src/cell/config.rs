@@ -29,16 +29,50 @@ pub enum PanicPolicy<S> {
     Stop,
     /// The actor goes on with the state as the panic left it.
     Resume,
-    /// The actor goes on with a fresh state from this factory; if that panics too, it stops.
-    Restart(Box<dyn Fn() -> S + Send + Sync>),
+    /// The actor goes on with a fresh state from this factory; if that panics too, it stops. The
+    /// factory sees the old state, as the panic left it: see [`restart_from`](Self::restart_from).
+    Restart(Box<dyn Fn(&mut S) -> S + Send + Sync>),
     /// The actor is restarted with a fresh state from this factory, a limited number of times and
     /// after a delay: see [`restart_within`](Self::restart_within).
-    RestartWithin(Restarts, Box<dyn Fn() -> S + Send + Sync>),
+    RestartWithin(Restarts, Box<dyn Fn(&mut S) -> S + Send + Sync>),
 }
 
 impl<S> PanicPolicy<S> {
     /// [`PanicPolicy::Restart`] with this factory.
     pub fn restart(factory: impl Fn() -> S + Send + Sync + 'static) -> Self {
+        PanicPolicy::Restart(Box::new(move |_| factory()))
+    }
+
+    /// [`PanicPolicy::Restart`] with this factory, which sees the old state as the panic left it:
+    /// to keep what is known to be whole, such as a connection or a count.
+    ///
+    /// The factory may take parts out of the old state, which is dropped afterwards. If it panics
+    /// too, the actor stops, and its end hook gets the old state as the factory left it. With a
+    /// limit, the factory goes into [`PanicPolicy::RestartWithin`].
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise::{Actor, PanicPolicy};
+    ///
+    /// #[derive(Default)]
+    /// struct Desk { draft: Vec<u32>, accepted: Vec<u32> }
+    ///
+    /// let keep = |old: &mut Desk| Desk {
+    ///     accepted: std::mem::take(&mut old.accepted),
+    ///     ..Desk::default()
+    /// };
+    /// let desk = Actor::builder()
+    ///     .panic_policy(PanicPolicy::restart_from(keep))
+    ///     .spawn(Desk { draft: vec![], accepted: vec![1] })?;
+    /// desk.send(|desk| {
+    ///     desk.draft.push(2);
+    ///     panic!("half done");
+    /// })?;
+    /// let state = desk.with(|desk| (desk.draft.clone(), desk.accepted.clone()))?;
+    /// assert_eq!(state, (vec![], vec![1]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn restart_from(factory: impl Fn(&mut S) -> S + Send + Sync + 'static) -> Self {
         PanicPolicy::Restart(Box::new(factory))
     }
 
@@ -96,7 +130,7 @@ impl<S> PanicPolicy<S> {
         restarts: Restarts,
         factory: impl Fn() -> S + Send + Sync + 'static,
     ) -> Self {
-        PanicPolicy::RestartWithin(restarts, Box::new(factory))
+        PanicPolicy::RestartWithin(restarts, Box::new(move |_| factory()))
     }
 }
 

@@ -222,7 +222,7 @@ impl<S> Cell<S> {
         let after = match hooks.map(|hooks| &hooks.policy) {
             None | Some(PanicPolicy::Stop) => After::Stop,
             Some(PanicPolicy::Resume) => After::Resume,
-            Some(PanicPolicy::Restart(factory)) => made_by(factory),
+            Some(PanicPolicy::Restart(factory)) => made_by(|| owned.with_state(|old| factory(old))),
             Some(PanicPolicy::RestartWithin(restarts, _)) => After::Restart(*restarts),
         };
         match after {
@@ -244,7 +244,7 @@ impl<S> Cell<S> {
         }
     }
 
-    /// Makes the state anew. Unwinds if the factory does: then it is as it was.
+    /// Makes the state anew. Unwinds if the factory does: then the state is as that left it.
     ///
     /// # Safety
     /// The caller owns this mailbox, of this state type, between two turns or in one that does not
@@ -254,7 +254,8 @@ impl<S> Cell<S> {
         let mut owned = unsafe { Self::owned(cell) };
         let policy = owned.0.hooks().map(|hooks| &hooks.policy);
         if let Some(PanicPolicy::RestartWithin(_, factory)) = policy {
-            owned.replace(factory());
+            let fresh = owned.with_state(|old| factory(old));
+            owned.replace(fresh);
         }
     }
 

@@ -100,6 +100,59 @@ fn a_turn_that_stops_its_actor_and_panics_discards_nothing() {
     assert_eq!((stats.handled, stats.panicked), (1, 1));
 }
 
+/// Parts of the old state, as the panic has left it, go into the fresh one.
+#[test]
+fn a_factory_sees_the_old_state() {
+    let keep = |old: &mut State| {
+        assert_ne!(old.number, 3, "the factory panics");
+        State { number: old.number + 1, ran: std::mem::take(&mut old.ran) }
+    };
+    let (tell, told) = mpsc::channel();
+    let n = Actor::builder()
+        .panic_policy(PanicPolicy::restart_from(keep))
+        .on_end(move |state, _| tell.send(state).unwrap())
+        .spawn(State { number: 1, ran: vec![] })
+        .unwrap();
+    let panics = |of: u32| {
+        n.send(move |n: &mut State| {
+            n.ran.push(of);
+            quiet_panic("half done");
+        })
+        .unwrap()
+    };
+    panics(1);
+    panics(2);
+    assert_eq!(n.with(|n| n.clone()).unwrap(), State { number: 3, ran: vec![1, 2] });
+    // Its end hook has the old state, and what the factory has not taken.
+    panics(3);
+    assert_eq!(told.recv().unwrap(), State { number: 3, ran: vec![1, 2, 3] });
+    assert!(matches!(n.stop_cause(), Some(StopCause::Panicked(_))));
+}
+
+/// After a rest as well.
+#[test]
+fn a_factory_sees_the_old_state_after_a_rest() {
+    let stage = Stage::new();
+    let keep =
+        |old: &mut State| State { number: old.number + 1, ran: std::mem::take(&mut old.ran) };
+    let restarts = Restarts::at_most(5, HOUR).backoff(SECOND, MINUTE);
+    let n = Actor::builder()
+        .timers(stage.timers.clone())
+        .panic_policy(PanicPolicy::RestartWithin(restarts, Box::new(keep)))
+        .spawn(State::default())
+        .unwrap();
+    n.send(|n| {
+        n.ran.push(7);
+        quiet_panic("half done");
+    })
+    .unwrap();
+    let asked = n.call(|n| n.clone());
+    assert!(!asked.is_ready());
+    stage.clock.advance(SECOND);
+    stage.timers.run_due();
+    assert_eq!(asked.wait().unwrap(), State { number: 1, ran: vec![7] });
+}
+
 #[test]
 fn restarts_are_counted_and_resumptions_and_stops_are_not() {
     let counts = |policy: PanicPolicy<u32>| {
@@ -110,7 +163,7 @@ fn restarts_are_counted_and_resumptions_and_stops_are_not() {
         let stats = actor.snapshot().stats.unwrap();
         (stats.panicked, stats.restarted)
     };
-    assert_eq!(counts(PanicPolicy::Restart(Box::new(|| 0))), (3, 3));
+    assert_eq!(counts(PanicPolicy::Restart(Box::new(|_| 0))), (3, 3));
     assert_eq!(counts(PanicPolicy::Resume), (3, 0));
     assert_eq!(counts(PanicPolicy::restart_within(Restarts::at_most(1, HOUR), || 0)), (2, 1));
     assert_eq!(counts(PanicPolicy::Stop), (1, 0));
