@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::panic::resume_unwind;
 use std::thread;
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use ::tokio::runtime::{self, Handle, RuntimeFlavor};
 use ::tokio::task;
 
 use crate::cell::executor::Drain;
+use crate::panic;
 
-/// The runtime of several threads that this thread is a worker of.
+/// The runtime of several threads that this thread is a worker of; inside a guard of another such
+/// runtime, that one.
 fn of_worker() -> Option<Handle> {
     let runtime = Handle::try_current().ok()?;
     let is_worker = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
@@ -19,11 +22,23 @@ fn of_worker() -> Option<Handle> {
 
 /// Runs what blocks this thread. Another thread takes over the place of a worker, with what is
 /// queued there.
+///
+/// Tokio panics instead of calling `f` if it cannot give the place away: on the thread of a runtime
+/// of one thread that is inside a guard of this one, or if the system has no thread left. Then the
+/// place is kept.
 pub(super) fn block<R>(f: impl FnOnce() -> R) -> R {
-    match of_worker() {
-        // On a worker it does not panic.
-        Some(_) => task::block_in_place(f),
-        None => f(),
+    if of_worker().is_none() {
+        return f();
+    }
+    let mut f = Some(f);
+    let left = panic::catch(|| task::block_in_place(|| f.take().map(|f| f())));
+    match (left, f) {
+        (Err(refused), Some(f)) => {
+            panic::discard(refused);
+            f()
+        }
+        (Err(payload), None) => resume_unwind(payload),
+        (Ok(result), _) => result.expect("it is called once"),
     }
 }
 

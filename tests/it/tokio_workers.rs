@@ -135,6 +135,27 @@ fn outside_of_its_workers() {
     }
 }
 
+/// A thread of one runtime that is inside a guard of another one, of which it is no worker.
+#[test]
+fn inside_a_guard_of_another_runtime() {
+    let wait = |other: &Runtime| {
+        let _inside = other.enter();
+        WAITS.iter().all(|wait| wait(&actor(Tokio::new(Handle::current()))))
+    };
+    // There, `block_in_place` panics.
+    assert!(must_end(move || {
+        let (own, other) = (Builder::new_current_thread().build().unwrap(), runtime(1));
+        own.block_on(async { wait(&other) })
+    }));
+    let (tell, told) = mpsc::channel();
+    in_task(1, move || {
+        let other = runtime(1);
+        tell.send(wait(&other)).unwrap();
+        other.shutdown_background();
+    });
+    assert!(told.recv().unwrap());
+}
+
 /// A wait that ends while the runtime does.
 #[test]
 fn while_its_runtime_ends() {
