@@ -281,7 +281,10 @@ impl Header {
 
     /// Messages that wait. Stale on return.
     pub(crate) fn waiting(&self) -> u64 {
-        let waiting = self.word.load().waiting();
+        let now = self.word.load();
+        // A turn that was woken stands in a pending mailbox as they do, and is none of them.
+        let begun = now.is_pending() && self.is_turn(|_| true);
+        let waiting = now.waiting().saturating_sub(u64::from(begun));
         self.permits().map_or(waiting, |permits| waiting.min(permits))
     }
 
@@ -361,11 +364,16 @@ impl Header {
         self.has(AWAITS) && self.ext_made().turn.lock().is_some()
     }
 
-    /// True if a turn waits. Stale on return. Never waits for the lock: its holder begins or
-    /// ends a turn, or cuts one.
+    /// True if a turn waits. Stale on return.
     pub(crate) fn is_turn_waiting(&self) -> bool {
+        self.is_turn(Keeper::is_suspended)
+    }
+
+    /// True if a turn waits, or has waited and is not over, and it is so. Stale on return. Never
+    /// waits for the lock: its holder begins or ends a turn, or cuts one.
+    fn is_turn(&self, is_so: impl FnOnce(&Keeper) -> bool) -> bool {
         let Some(ext) = self.ext().filter(|_| self.has(AWAITS)) else { return false };
-        ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(Keeper::is_suspended))
+        ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(is_so))
     }
 
     /// Raises ENDED; true if this call did it. Owner only.

@@ -244,6 +244,28 @@ fn snapshots_and_debug_say_that_a_turn_waits() {
     assert_eq!(system.snapshot().actors[0].activity, Activity::Idle);
 }
 
+/// With and without a capacity.
+#[test]
+fn a_turn_that_was_woken_is_no_message_that_waits() {
+    for capacity in [None, Some(3)] {
+        let queue = DrainQueue::new();
+        let mut builder = Actor::builder().executor(queue.handle());
+        if let Some(capacity) = capacity {
+            builder = builder.capacity(capacity, Overflow::Reject);
+        }
+        let log = builder.spawn(Log::new()).unwrap();
+        let (turn, go) = waits(&log);
+        queue.run_until_idle();
+        go.keep(());
+        assert_eq!((log.snapshot().activity, log.snapshot().queued), (Activity::Scheduled, 0));
+        log.tell(Note(2)).unwrap();
+        assert_eq!((log.snapshot().queued, log.len()), (1, 2));
+        queue.run_until_idle();
+        turn.wait().unwrap();
+        assert_eq!((log.snapshot().activity, log.snapshot().queued), (Activity::Idle, 0));
+    }
+}
+
 #[test]
 fn a_turn_is_counted_when_it_is_over() {
     let log = Actor::builder().counted(true).spawn(Log::new()).unwrap();
