@@ -29,7 +29,7 @@ fn place() -> Option<Arc<dyn Later>> {
     PLACE.with_borrow(|place| place.as_ref()?.upgrade())
 }
 
-pub(crate) fn execute(drain: Drain, _: bool) {
+pub(crate) fn execute(drain: Drain) {
     match place() {
         Some(place) => place.put(drain),
         None => drain.run(),

@@ -65,8 +65,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
 
     /// The most that one drain does, in turns, in time, or both. What is left then goes to the
     /// executor, behind all other work there, or, without one, to
-    /// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, to the runtime
-    /// that the drainer is in). Nothing is handed off if nothing is left.
+    /// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, if the drainer
+    /// is inside a runtime, to a [pool](crate::executor) that enters it). Nothing is handed off if
+    /// nothing is left.
     ///
     /// By default a drain has 64 turns if the executor alone runs the actor. Otherwise it stops
     /// after 1 ms, at the next message boundary. The clock is first read after eight messages, and

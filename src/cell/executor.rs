@@ -41,8 +41,9 @@ pub trait Executor: Send + Sync {
     /// The crate calls this one; without an implementation of its own, it never refuses. A drain
     /// that comes back is offered again, three times in all, with the processor given away in
     /// between. After the third refusal the drain goes to
-    /// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, to the runtime
-    /// that the thread is in): messages that were accepted are run in any case.
+    /// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, on a thread
+    /// inside a runtime, to a [pool](crate::executor) that enters it): messages that were accepted
+    /// are run in any case.
     ///
     /// # Errors
     /// The drain, as it was.

@@ -16,8 +16,9 @@
 //! | [`DrainQueue`]                   | those that run the queue       | keeps that thread                            | actors stop with `ExecutorGone`   |
 //! | any closure that takes a `Drain` | up to it                       | up to it                                     | it drops the drain: the same      |
 //!
-//! The *fallback* runs what has no executor and is not run by its sender: the tokio runtime that
-//! the thread is in (with the feature `tokio`), else the pool of the process.
+//! The *fallback* runs what has no executor and is not run by its sender: the pool of the process;
+//! or, on a thread that is inside a tokio runtime (with the feature `tokio`), a pool whose threads
+//! enter that runtime for each drain.
 //!
 //! # Fairness
 //! No executor keeps an actor waiting for ever because others always have something to do: not for

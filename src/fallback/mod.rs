@@ -1,10 +1,10 @@
-//! Where drains go whose actor has no executor, or one that does not take them: to the tokio
-//! runtime that the thread is in (with the feature `tokio`), else to the pool of the process.
+//! Where drains go whose actor has no executor, or one that does not take them: to a pool of the
+//! process, and inside of the tokio runtime that the thread is in (with the feature `tokio`).
 //!
 //! The models have another of these.
 
-#![forbid(unsafe_code)]
-
+#[cfg(feature = "tokio")]
+mod inside;
 #[cfg(feature = "tokio")]
 mod runtime;
 
@@ -31,14 +31,10 @@ pub(crate) fn set_pool(pool: Pool<Drain>) -> Result<(), Pool<Drain>> {
     POOL.set(pool)
 }
 
-/// Has a drain run by another thread. `blocks`: this one is about to block.
-pub(crate) fn execute(drain: Drain, blocks: bool) {
+/// Has a drain run by another thread.
+pub(crate) fn execute(drain: Drain) {
     #[cfg(feature = "tokio")]
-    let Err(drain) = runtime::spawn(drain, blocks, |drain| pool().submit(drain)) else {
-        return;
-    };
-    #[cfg(not(feature = "tokio"))]
-    let _ = blocks;
+    let Err(drain) = runtime::execute(drain) else { return };
     pool().submit(drain);
 }
 
@@ -46,7 +42,7 @@ pub(crate) fn execute(drain: Drain, blocks: bool) {
 pub(crate) fn is_closed() -> bool {
     #[cfg(feature = "tokio")]
     if runtime::is_here() {
-        return false;
+        return !inside::pool().has_threads();
     }
     !pool().has_threads()
 }

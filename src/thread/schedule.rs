@@ -63,7 +63,7 @@ pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
         }
     } else if kept.header().raise_posted() {
         let drain = Queued::Hint(kept.to_ref()).into_drain();
-        local.execute(|| submit(local, kept.header(), drain));
+        local.execute(|| submit(kept.header(), drain));
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn hand_over(local: &Local, owner: Owner) {
 pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
     let drain = Queued::Entry(entry).into_drain();
     // Whatever the executor does in this call, nothing runs on top of it.
-    local.execute(|| submit(local, kept.header(), drain));
+    local.execute(|| submit(kept.header(), drain));
 }
 
 /// Sends a pending mailbox to the fallback, because its executor is gone or runs everything in the
@@ -94,15 +94,13 @@ pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
 pub(crate) fn schedule_elsewhere(local: &Local, kept: &impl Kept) {
     if kept.header().raise_posted() {
         let drain = Queued::Hint(kept.to_ref()).into_drain();
-        // As it is outside of `leaving`.
-        let blocks = local.leaves() == Leaves::Blocks;
-        let submit = || panic::ignore(|| fallback::execute(drain, blocks));
+        let submit = || panic::ignore(|| fallback::execute(drain));
         local.leaving(Leaves::Here, || local.work(submit));
     }
 }
 
 /// Gives a drain to the first that takes it. An executor that panics has dropped it.
-fn submit(local: &Local, header: &Header, mut drain: Drain) {
+fn submit(header: &Header, mut drain: Drain) {
     if let Some(executor) = header.config().executor.as_deref() {
         for attempt in 1..=ATTEMPTS {
             drain = match panic::catch(|| executor.try_execute(drain)) {
@@ -115,7 +113,7 @@ fn submit(local: &Local, header: &Header, mut drain: Drain) {
             }
         }
     }
-    panic::ignore(|| fallback::execute(drain, local.leaves() == Leaves::Blocks));
+    panic::ignore(|| fallback::execute(drain));
 }
 
 /// Sees to it that the end of the executor is seen while a turn of this actor is suspended. False

@@ -7,10 +7,16 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use turnwise::executor::{DrainQueue, QueueHandle};
-use turnwise::{Actor, AskError, Budget, BuildError, Clock, Drain, Executor, Reason, StopCause};
+use turnwise::executor::{Blocking, DrainQueue, QueueHandle};
+use turnwise::{
+    Actor, AskError, Budget, BuildError, Clock, Drain, Executor, Reason, StopCause, ThreadPool,
+};
 
+use crate::child::in_child;
 use crate::common::{asked, in_turn, must_end, until};
+
+/// The time that a child has.
+const LIMIT: Duration = Duration::from_secs(60);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -411,36 +417,28 @@ fn a_caller_is_let_go_by_a_cascade_without_end() {
     });
 }
 
-/// The runtime that is the fallback of plain actors, whose one thread is blocked until this is
-/// dropped, so that what is handed on waits.
-#[cfg(feature = "tokio")]
+/// The global pool, whose one thread is blocked until this is dropped, so that what is handed on
+/// waits.
 struct Held {
     _go: mpsc::Sender<()>,
-    runtime: tokio::runtime::Runtime,
 }
 
-#[cfg(feature = "tokio")]
 impl Held {
     fn new() -> Self {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+        let builder = ThreadPool::builder().threads(1).blocking(Blocking::Refuse);
+        let pool = builder.build_global().unwrap();
+        let busy = Actor::builder().executor(pool.clone()).spawn(()).unwrap();
         let (go, wait) = mpsc::channel::<()>();
-        runtime.spawn_blocking(move || _ = wait.recv());
-        Held { _go: go, runtime }
-    }
-
-    fn enter(&self) -> tokio::runtime::EnterGuard<'_> {
-        self.runtime.enter()
+        busy.send(move |()| _ = wait.recv()).unwrap();
+        Held { _go: go }
     }
 }
 
 // A caller that may run the actor, and waits, does not wait for another thread.
-#[cfg(feature = "tokio")]
 #[test]
 fn a_caller_that_waits_takes_a_drain_over() {
-    must_end(|| {
-        let held = Held::new();
-        let _inside = held.enter();
+    in_child("a_caller_that_waits_takes_a_drain_over", LIMIT, || {
+        let _held = Held::new();
         let actor = Actor::builder().budget(2).spawn(0).unwrap();
         actor.send_many((0..5).map(|_| |n: &mut i32| *n += 1)).unwrap();
         assert_eq!(actor.len(), 3, "two were run by the sender, the rest was handed on");
@@ -451,12 +449,10 @@ fn a_caller_that_waits_takes_a_drain_over() {
 }
 
 // The very thread that waits may have to run what was meant for another thread.
-#[cfg(feature = "tokio")]
 #[test]
 fn a_caller_that_waits_keeps_its_message_to_itself() {
-    must_end(|| {
+    in_child("a_caller_that_waits_keeps_its_message_to_itself", LIMIT, || {
         let held = Held::new();
-        let inside = held.enter();
         let actor = Actor::builder().budget(2).spawn(0).unwrap();
         let add = |n: &mut i32| *n += 1;
         // More than the budget, and no other thread comes.
@@ -470,20 +466,17 @@ fn a_caller_that_waits_keeps_its_message_to_itself() {
         (0..5).for_each(|_| actor.posted().send(add).unwrap());
         assert_eq!(actor.idle().wait(), Ok(()));
         // The waiting caller ran all of it, so the hand-over is stale, and has no effect.
-        drop(inside);
         drop(held);
         assert_eq!(actor.with(|n| *n), Ok(21));
     });
 }
 
 // A caller that waits for an actor without a budget is not kept by messages after its own.
-#[cfg(feature = "tokio")]
 #[test]
 fn a_caller_that_waits_leaves_an_unlimited_actor() {
     const MESSAGES: usize = 100;
-    must_end(|| {
+    in_child("a_caller_that_waits_leaves_an_unlimited_actor", LIMIT, || {
         let (held, clock) = (Held::new(), Hand::default());
-        let inside = held.enter();
         let builder = Actor::builder().budget(Budget::UNLIMITED).clock(clock.clone());
         let actor = builder.spawn(0).unwrap();
         let own = actor.posted().call(|n| *n);
@@ -498,7 +491,6 @@ fn a_caller_that_waits_leaves_an_unlimited_actor() {
         assert_eq!(own.wait(), Ok(0));
         // Eight turns before the clock is read, and one that took the millisecond.
         assert_eq!(actor.len(), MESSAGES - 9);
-        drop(inside);
         drop(held);
         assert_eq!(actor.with(|n| *n), Ok(MESSAGES));
     });
@@ -527,12 +519,10 @@ fn a_caller_that_waits_may_be_served_by_the_pool() {
 }
 
 // A turn that its caller runs at once, with nothing else to do, belongs to no drain.
-#[cfg(feature = "tokio")]
 #[test]
 fn a_callers_own_turn_has_no_budget() {
-    must_end(|| {
-        let held = Held::new();
-        let _inside = held.enter();
+    in_child("a_callers_own_turn_has_no_budget", LIMIT, || {
+        let _held = Held::new();
         let actor = Actor::builder().budget(1).spawn(0).unwrap();
         for _ in 0..10 {
             actor.send(|n| *n += 1).unwrap();

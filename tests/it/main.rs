@@ -74,6 +74,8 @@ mod system;
 mod system_turns;
 mod timers;
 #[cfg(feature = "tokio")]
+mod tokio_starved;
+#[cfg(feature = "tokio")]
 mod tokio_workers;
 mod try_with;
 mod virtual_clock;

@@ -10,7 +10,7 @@ std::thread_local! {
     static DRAINS: RefCell<Vec<Joiner<()>>> = const { RefCell::new(Vec::new()) };
 }
 
-pub(crate) fn execute(drain: Drain, _: bool) {
+pub(crate) fn execute(drain: Drain) {
     let thread = spawn(|| drain.run());
     DRAINS.with_borrow_mut(|drains| drains.push(thread));
 }
