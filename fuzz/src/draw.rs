@@ -134,8 +134,9 @@ impl Draw {
                 // One that waits keeps its thread in the executor's call while another one runs the
                 // drain, and is over before what the turns there wait for.
                 let waits = self.profile.waits > 0 && self.chance(60);
+                let of = if waits { self.rng.usize(..self.actors) } else { 0 };
                 let after = After {
-                    body: if waits { self.short_wait() } else { self.mischief_of(2, twice) },
+                    body: if waits { self.short_wait(of) } else { self.mischief_of(2, twice) },
                     every: self.rng.u32(2..30),
                     asked: self.mischief(1),
                 };
@@ -479,8 +480,8 @@ impl Draw {
     }
 
     /// The body of user code that waits for an actor, for less time than turns do.
-    fn short_wait(&mut self) -> Body {
-        let at = At { to: self.rng.usize(..self.actors), ..At::default() };
+    fn short_wait(&mut self, to: usize) -> Body {
+        let at = At { to, ..At::default() };
         let deed = self.ask_for_a_moment(at);
         Body(vec![self.numbered(deed)])
     }

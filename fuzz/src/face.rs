@@ -1016,6 +1016,11 @@ impl Underway {
         matches!(self, Underway::Limited(_))
     }
 
+    /// True if it waits for an actor to be idle, or to end.
+    pub fn watches(&self) -> bool {
+        matches!(self, Underway::Ending(..) | Underway::Limited(Limited::Ending(_)))
+    }
+
     pub fn what(&self) -> &'static str {
         match self {
             Underway::Sending(_) => "a message that waits for room",

@@ -61,6 +61,11 @@ thread_local! {
     static SIDE: Cell<Side> = const { Cell::new(Side::Crate { unwinds: false }) };
     /// A waker, or a handle that cuts a turn, was called, maybe under a lock that user code takes.
     static WAKING: Cell<bool> = const { Cell::new(false) };
+    /// The number of calls of user code by the crate that this thread is inside of.
+    static CALLED: Cell<u32> = const { Cell::new(0) };
+    /// The number of them in which the steps of the waker are that a thread inside of no other has
+    /// called, as it let a mailbox go.
+    static LETS_GO: Cell<Option<u32>> = const { Cell::new(None) };
     /// An executor of the program's own has been called.
     static EXECUTING: Cell<bool> = const { Cell::new(false) };
     /// Calls may begin until this limit.
@@ -89,14 +94,14 @@ struct Limited {
 }
 
 /// Restores the former activity when it is dropped.
-pub struct Was(Doing, Side, Option<Limited>);
+pub struct Was(Doing, Side, Option<Limited>, u32);
 
 fn now(doing: Doing) -> Was {
     let side = match doing {
         Doing::Poll => Side::Crate { unwinds: thread::panicking() },
         _ => Side::Program,
     };
-    Was(DOING.replace(doing), SIDE.replace(side), LIMITED.get())
+    Was(DOING.replace(doing), SIDE.replace(side), LIMITED.get(), CALLED.get())
 }
 
 /// Runs a closure as this kind of code.
@@ -108,7 +113,7 @@ pub fn within<R>(doing: Doing, f: impl FnOnce() -> R) -> R {
 /// Calls the crate.
 pub fn asks<R>(f: impl FnOnce() -> R) -> R {
     let side = Side::Crate { unwinds: thread::panicking() };
-    let _was = Was(DOING.get(), SIDE.replace(side), LIMITED.get());
+    let _was = Was(DOING.get(), SIDE.replace(side), LIMITED.get(), CALLED.get());
     f()
 }
 
@@ -138,7 +143,8 @@ pub fn called(what: &'static str) -> Was {
         let by = std::backtrace::Backtrace::force_capture();
         finding("a wake runs user code", &format!("{what}, by {by}"));
     }
-    Was(DOING.get(), SIDE.replace(Side::Program), LIMITED.take())
+    let calls = CALLED.replace(CALLED.get() + 1);
+    Was(DOING.get(), SIDE.replace(Side::Program), LIMITED.take(), calls)
 }
 
 impl Drop for Was {
@@ -146,6 +152,7 @@ impl Drop for Was {
         DOING.set(self.0);
         SIDE.set(self.1);
         LIMITED.set(self.2);
+        CALLED.set(self.3);
     }
 }
 
@@ -751,7 +758,7 @@ impl World {
             Deed::Poll { slot, bell } => {
                 let Some(mut kept) = self.futures[*slot].lock().unwrap().take() else { return };
                 kept.woken.store(false, SeqCst);
-                let waker = self.waker(bell, kept.of, &kept.woken);
+                let waker = self.waker(bell, kept.of, &kept.woken, kept.future.watches());
                 match self.poll(|cx| kept.future.poll(cx), &waker) {
                     Poll::Ready(done) => self.is_done(done, &mut kept.future, kept.of, &waker),
                     Poll::Pending => {
@@ -948,7 +955,7 @@ impl World {
             return;
         }
         let woken = Arc::new(AtomicBool::new(false));
-        let waker = self.waker(bell, of, &woken);
+        let waker = self.waker(bell, of, &woken, future.watches());
         let mut polls = if matches!(then, Fate::Wait(_)) { 8 } else { 1 };
         loop {
             match self.poll(|cx| future.poll(cx), &waker) {
@@ -1106,7 +1113,7 @@ impl World {
         if let Some(bell) = polled {
             future = future.limited(limit_of(of.group));
             let woken = Arc::default();
-            let waker = self.waker(bell, of, &woken);
+            let waker = self.waker(bell, of, &woken, false);
             match self.poll(|cx| future.poll(cx), &waker) {
                 Poll::Ready(done) => return self.is_done(done, &mut future, of, &waker),
                 Poll::Pending => {
@@ -1169,8 +1176,11 @@ impl World {
     }
 
     /// Checks the refusal of a wait that began when this thread was alone, or not. A turn in a
-    /// circle waits in the middle of something.
+    /// circle waits in the middle of something. A thread inside of no turn holds none up.
     fn check_circle(&self, names: &[String], alone: Option<u64>) {
+        if LETS_GO.get() == Some(CALLED.get()) {
+            finding("a waker outside of turns is told of a circle", &format!("{names:?}"));
+        }
         if alone.is_none() || alone != self.is_alone() {
             return;
         }
@@ -1259,12 +1269,19 @@ impl World {
         drop(before);
     }
 
-    fn waker(self: &Arc<Self>, bell: &Arc<Bell>, of: Origin, woken: &Arc<AtomicBool>) -> Waker {
+    fn waker(
+        self: &Arc<Self>,
+        bell: &Arc<Bell>,
+        of: Origin,
+        woken: &Arc<AtomicBool>,
+        watches: bool,
+    ) -> Waker {
         let token = self.token(Kind::Waker, of.to, Some(of.group));
         Box::new(Ringer {
             token,
             group: of.group,
             actor: of.to,
+            watches,
             world: self.clone(),
             plan: bell.clone(),
             woken: woken.clone(),
@@ -1314,7 +1331,7 @@ impl World {
             let settled = flags(group) & SETTLED != 0;
             let before = kept.woken.load(SeqCst);
             let steps = self.steps.load(SeqCst);
-            let waker = self.waker(&Arc::default(), kept.of, &kept.woken);
+            let waker = self.waker(&Arc::default(), kept.of, &kept.woken, false);
             let ready = caught(|| self.poll(|cx| kept.future.poll(cx), &waker).is_ready());
             let at = || format!("{} at actor {to}, {}", kept.future.what(), described(group));
             if ready == Some(false) && settled {
@@ -1753,7 +1770,7 @@ impl Drop for Stay {
 /// Shuts a system down with this limit by the virtual clock.
 pub fn shuts_down<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
     let before = LIMITED.replace(Some(Limited { limit, until: None, late: 0 }));
-    let _was = Was(DOING.get(), SIDE.get(), before);
+    let _was = Was(DOING.get(), SIDE.get(), before, CALLED.get());
     asks(f)
 }
 
@@ -2010,6 +2027,8 @@ struct Ringer {
     token: Token,
     group: u32,
     actor: usize,
+    /// It waits for the actor to be idle, or to end.
+    watches: bool,
     world: Arc<World>,
     plan: Arc<Bell>,
     woken: Arc<AtomicBool>,
@@ -2022,6 +2041,7 @@ impl Clone for Ringer {
             token: self.world.token(Kind::Waker, self.actor, Some(self.group)),
             group: self.group,
             actor: self.actor,
+            watches: self.watches,
             world: self.world.clone(),
             plan: self.plan.clone(),
             woken: self.woken.clone(),
@@ -2041,8 +2061,19 @@ impl WakeRef for Ringer {
 
 impl Wake for Ringer {
     fn wake(self) {
+        let is_first = self.watches && CALLED.get() == 0 && INSIDE.with_borrow(Vec::is_empty);
+        // This call, and that of its steps.
+        let _lets_go = is_first.then(|| LetsGo(LETS_GO.replace(Some(2))));
         let (_called, ringer) = (called("a waker"), self);
         ringer.wake_by_ref();
+    }
+}
+
+struct LetsGo(Option<u32>);
+
+impl Drop for LetsGo {
+    fn drop(&mut self) {
+        LETS_GO.set(self.0);
     }
 }
 

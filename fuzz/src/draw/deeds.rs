@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::Draw;
 use super::tables::At;
-use crate::plan::{Asks, Await, Deed, Fate, For, How, Rings, Settles, Touch, Waits, Watches, Way};
+use crate::plan::{
+    Asks, Await, Body, Deed, Fate, For, How, Rings, Settles, Touch, Waits, Watches, Way,
+};
 
 impl Draw {
     pub(super) fn send(&mut self, at: At) -> Deed {
@@ -324,9 +326,15 @@ impl Draw {
         let (what, mut bell) = (Watches::Idle, self.bell(at.depth));
         // It is called as the mailbox is let go, and waits while another thread runs that.
         if self.chance(60) {
-            Arc::make_mut(&mut bell).woken = self.short_wait();
+            let to = if self.chance(50) { at.to } else { self.rng.usize(..self.actors) };
+            Arc::make_mut(&mut bell).woken = self.short_wait(to);
         }
-        Deed::Watch { of: at.to, what, bell, then: Fate::Keep(at.slot) }
+        let watch = Deed::Watch { of: at.to, what, bell, then: Fate::Keep(at.slot) };
+        // In a turn of that actor, another thread may wait for it.
+        match self.chance(50) {
+            true => Deed::Elsewhere { body: Body(vec![self.numbered(watch)]) },
+            false => watch,
+        }
     }
 
     pub(super) fn await_own_wake(&mut self, _: At) -> Await {
