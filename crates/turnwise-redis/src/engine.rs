@@ -12,7 +12,8 @@
 //!
 //! - ENGINE-1: the rows of one load, and the version beside them, are of one moment.
 //! - ENGINE-2: a swap writes all of its changes, or none. It writes them only if each object still
-//!   has the version that it was loaded with.
+//!   has the version that it was loaded with. Steps are answered only if all loads of an object had
+//!   one version: those that only read, too.
 //! - ENGINE-3: a swap that has returned is as durable as the database makes its writes.
 //! - ENGINE-4: steps that arrive while others are swapped are run together, and swapped together.
 //! - ENGINE-5: engines, and the wakers of callers, may panic. The thread of the store goes on.
@@ -86,8 +87,9 @@ pub struct Loaded {
 pub struct Change {
     /// The key of the object.
     pub object: String,
-    /// The version that it has before the change. 0: it does not exist. It has the next version
-    /// after the change.
+    /// The version that it has before the change. 0: it does not exist. It has another version
+    /// after the change: the next one. An engine that deletes expired objects while others swap
+    /// gives a new object a version that none of this key has had before.
     pub version: u64,
     /// The time of the change. An engine whose clock may go back stores it, and returns no earlier
     /// one beside the object.

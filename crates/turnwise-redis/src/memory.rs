@@ -352,6 +352,98 @@ mod tests {
         }
     }
 
+    /// An engine in which another client makes a step before a load of this number.
+    struct Meets {
+        memory: Memory,
+        loads: usize,
+        other: Option<Op>,
+    }
+
+    impl Engine for Meets {
+        fn load(&mut self, reads: &[Read]) -> Result<Vec<Loaded>, StoreError> {
+            self.loads = self.loads.wrapping_sub(1);
+            if self.loads == 0
+                && let Some(other) = self.other.take()
+            {
+                run(&mut self.memory, &[&other], &mut Vec::new())?;
+            }
+            self.memory.load(reads)
+        }
+
+        fn swap(&mut self, changes: &[Change], notices: &[Notice]) -> Result<bool, StoreError> {
+            self.memory.swap(changes, notices)
+        }
+    }
+
+    /// Steps that read, of which several loads are needed by some.
+    fn reads() -> Vec<Op> {
+        let op = |key: &str, step| Op { key: key.to_owned(), places: 1, above: 0, step };
+        let mut ops = vec![op("t:{lock:a}", Step::Look)];
+        for (name, limit) in [("a", 3), ("b", 1)] {
+            for act in [AdmissionAct::Look, AdmissionAct::Rows { from: 0, most: 9 }] {
+                let step = Step::Admission(AdmissionStep { limit, act });
+                ops.push(op(&format!("t:{{admission:{name}}}"), step));
+            }
+        }
+        let actor = || "b".to_owned();
+        let outcome =
+            |message: &str| MailboxAct::Outcome { actor: actor(), message: message.to_owned() };
+        let acts = [
+            MailboxAct::Look { actor: actor() },
+            MailboxAct::DeadLetters { from: 0, most: 9 },
+            outcome("m0"),
+            outcome("m1"),
+            outcome("m2"),
+            outcome("m3"),
+        ];
+        let mailbox = |act| op("t:{actor:a/0}", Step::Mailbox(MailboxStep { shards: 1, act }));
+        ops.extend(acts.map(mailbox));
+        ops
+    }
+
+    /// A step that only reads answers with the rows of one moment, although another client writes
+    /// between two of its loads. So does one that also writes.
+    #[test]
+    fn no_answer_is_of_rows_of_two_moments() {
+        let store = |before: &[Op]| {
+            let clock = turnwise::VirtualClock::new();
+            clock.advance(SECOND);
+            let memory = MemoryStore::by(clock.clone()).memory;
+            for op in before {
+                run(&mut memory.clone(), &[op], &mut Vec::new()).unwrap();
+            }
+            // What was delayed arrives with the next step.
+            clock.advance(SECOND);
+            memory
+        };
+        let (steps, mut between) = (steps(), 0);
+        let all: Vec<_> = reads().into_iter().chain(steps.clone()).collect();
+        for (index, other) in steps.iter().enumerate() {
+            let before = &steps[..index];
+            for op in all.iter().filter(|op| op.key == other.key) {
+                let alone = |ops: &[&Op]| {
+                    let mut memory = store(before);
+                    let answers = ops.iter().map(|op| run(&mut memory, &[op], &mut Vec::new()));
+                    answers.last().unwrap().unwrap().remove(0)
+                };
+                let (first, second) = (alone(&[op]), alone(&[other, op]));
+                for loads in 1.. {
+                    let other = Some(other.clone());
+                    let mut engine = Meets { memory: store(before), loads, other };
+                    let answer = run(&mut engine, &[op], &mut Vec::new()).unwrap().remove(0);
+                    if engine.other.is_some() {
+                        assert_eq!(answer, first, "{op:?}");
+                        break;
+                    }
+                    between += usize::from(loads > 1 && first != second);
+                    assert_eq!(answer, second, "{op:?} at load {loads} of {:?}", steps[index]);
+                }
+            }
+        }
+        // Some reads have several loads, between which the answer changes.
+        assert!(between > 20, "{between}");
+    }
+
     /// Steps one by one, each of which finds at one of its loads that its object has changed, leave
     /// the rows that steps without this leave.
     #[test]
