@@ -27,6 +27,7 @@ use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
 
 use crate::business::{Business, Handles};
 use crate::error::{LockError, ReleaseError};
+use crate::io::Io;
 
 /// The caller of an attempt, as the attempt's future sees it.
 #[derive(Clone)]
@@ -122,7 +123,7 @@ impl Drop for Listed {
 
 /// Shared by the attempts of a client: its thread, and runtimes for threads that wait.
 pub(crate) struct Home {
-    io: Handle,
+    io: Io,
     business: Arc<Business>,
     callers: Mutex<Callers>,
     /// `None` if callers make no attempts themselves.
@@ -145,7 +146,7 @@ struct Callers {
 
 impl Home {
     pub(crate) fn new(
-        io: &Handle,
+        io: &Io,
         business: &Arc<Business>,
         (place, lease): (Duration, Duration),
         by_callers: bool,

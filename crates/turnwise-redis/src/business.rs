@@ -13,8 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+
+use crate::io::Io;
 
 /// The maximum time that dropping the last handle waits.
 pub(crate) const AT_THE_END: Duration = Duration::from_millis(200);
@@ -47,7 +48,7 @@ impl Business {
     }
 
     /// Spawns a task that is counted.
-    pub(crate) fn spawn<F>(self: &Arc<Self>, io: &Handle, task: F) -> JoinHandle<F::Output>
+    pub(crate) fn spawn<F>(self: &Arc<Self>, io: &Io, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {

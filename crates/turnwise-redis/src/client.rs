@@ -26,6 +26,7 @@ use crate::applications::Applications;
 use crate::attempt::{Caller, Home};
 use crate::business::{Business, Handles};
 use crate::error::{ConnectError, StoreError};
+use crate::io::{Here, Io};
 use crate::name::{self, NameError};
 use crate::requests::Requests;
 use crate::step::{Answer, Notice, Op, Step, Token};
@@ -45,10 +46,8 @@ pub(crate) struct Settings {
     pub(crate) above: u64,
     /// Whether callers make first attempts themselves.
     pub(crate) by_callers: bool,
-    /// The number of a client that runs in the current runtime: see [`RemoteBuilder::here`].
-    ///
-    /// [`RemoteBuilder::here`]: crate::RemoteBuilder::here
-    pub(crate) here: Option<String>,
+    /// `Some` for a client that runs in the current runtime.
+    pub(crate) here: Option<Here>,
 }
 
 /// State that the clones of a client share.
@@ -58,7 +57,7 @@ pub(crate) struct Client {
     numbers: AtomicU64,
     settings: Settings,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) io: Handle,
+    pub(crate) io: Io,
     pub(crate) business: Arc<Business>,
     /// The runtime and settings that its requests run with.
     pub(crate) home: Arc<Home>,
@@ -84,16 +83,20 @@ impl Client {
         let (stop, stopped) = oneshot::channel::<()>();
         let business = Arc::new(Business::default());
         let io = match &settings.here {
-            Some(_) => {
+            Some(here) => {
                 business.runs_here();
-                Handle::try_current().map_err(|error| system(&error))?
+                let runtime = Handle::try_current().map_err(|error| system(&error))?;
+                Io::new(runtime, Some(here.gate.clone()))
             }
-            None => own_thread(&business, stopped).map_err(|error| system(&error))?,
+            None => {
+                let thread = own_thread(&business, stopped).map_err(|error| system(&error))?;
+                Io::new(thread, None)
+            }
         };
         let (stop, kept) = (Arc::new(stop), (settings.place, settings.lease));
         let client = |store: Arc<dyn Store>| {
             let id = match &settings.here {
-                Some(number) => number.clone(),
+                Some(here) => here.number.clone(),
                 None => unique_number().map_err(|error| system(&error))?,
             };
             // Notices go to the client's own thread.

@@ -15,6 +15,7 @@ mod error;
 #[cfg(feature = "sqlite")]
 mod file;
 pub mod guide;
+mod io;
 mod lock;
 mod mailbox;
 mod majority;

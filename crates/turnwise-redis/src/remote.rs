@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -14,6 +15,7 @@ use crate::admission::Admission;
 use crate::business::Handles;
 use crate::client::{Client, Owned, Settings};
 use crate::error::ConnectError;
+use crate::io::Here;
 use crate::lock::Locks;
 use crate::memory::MemoryStore;
 use crate::name;
@@ -295,11 +297,17 @@ impl RemoteBuilder {
 
     /// Runs the client in the current tokio runtime rather than on a thread of its own, with this
     /// number, which has to be unique: so that a test with paused time makes the same steps each
-    /// time. This thread's machine counts as never suspended from now on.
+    /// time. Its tasks run while the gate is ready. This thread's machine counts as never suspended
+    /// from now on.
     #[doc(hidden)]
-    pub fn here(self, number: &str) -> Self {
+    pub fn here(
+        self,
+        number: &str,
+        gate: impl Fn(&mut Context<'_>) -> Poll<()> + Send + Sync + 'static,
+    ) -> Self {
         PRETENDED.set(Some(Duration::ZERO));
-        self.with(|settings| settings.here = Some(number.to_owned()))
+        let here = Here { number: number.to_owned(), gate: Arc::new(gate) };
+        self.with(|settings| settings.here = Some(here))
     }
 
     /// Sets the certificates for servers at `rediss://`. The default is the system's roots.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use turnwise_redis::Guard;
@@ -9,17 +10,37 @@ use turnwise_redis::admission::Row;
 
 use crate::net::{Net, Rule, Sim};
 
+/// The longest lease of a hold: one that was renewed by its user.
+pub const LONGEST_LEASE: Duration = Duration::from_millis(320);
+
 /// A hold as its user knows it.
 pub enum Held {
     /// A guard, which knows whether it is lost.
     Guard(Weak<Guard>),
     /// A time until which it lasts at least.
     Until(Weak<Mutex<Instant>>),
+    /// A guard of a user who believes in the hold for another time: a planted fault.
+    Believed(Weak<Guard>, Belief),
+}
+
+/// What a user believes who does not ask the guard.
+pub enum Belief {
+    /// It lasts until it is released.
+    Always,
+    /// It lasts until then, by the client's wall clock.
+    Wall(i64),
 }
 
 impl Held {
-    fn is_live(&self) -> bool {
+    fn is_live(&self, net: &Net) -> bool {
         match self {
+            Held::Believed(guard, belief) => {
+                guard.strong_count() > 0
+                    && match belief {
+                        Belief::Always => true,
+                        Belief::Wall(until) => *until > net.wall(),
+                    }
+            }
             Held::Guard(guard) => guard.upgrade().is_some_and(|guard| !guard.is_lost()),
             Held::Until(until) => {
                 until.upgrade().is_some_and(|until| *until.lock().unwrap() > Instant::now())
@@ -36,7 +57,7 @@ struct Hold {
 
 impl Hold {
     fn is_live(&self) -> bool {
-        !self.net.is_dead() && self.held.is_live()
+        !self.net.is_dead() && self.held.is_live(&self.net)
     }
 }
 
@@ -50,8 +71,10 @@ struct Object {
 
 impl Object {
     /// Two live holds that are not those of one owner.
-    fn clash(&self) -> Option<String> {
-        let live: Vec<_> = self.holds.iter().filter(|hold| hold.is_live()).collect();
+    fn clash(&self, shaken: Option<Shaken>) -> Option<String> {
+        let certain = |hold: &&Hold| hold.is_live() && !Shaken::has(shaken, hold.fence);
+        let live = self.holds.iter().filter(certain);
+        let live: Vec<_> = live.collect();
         let first = live.first()?;
         let other = live
             .iter()
@@ -100,9 +123,29 @@ pub struct Sent {
     pub fails: u32,
 }
 
+/// A step of the store's clock to a later time. Leases from before end early, and their holders
+/// learn of it by their next renewals, or when the leases are over by their own clocks.
+#[derive(Clone, Copy)]
+struct Shaken {
+    /// The greatest fence from before.
+    fence: u64,
+    until: Instant,
+}
+
+impl Shaken {
+    /// True if the hold with this fence may have ended early.
+    fn has(shaken: Option<Shaken>, fence: u64) -> bool {
+        shaken.is_some_and(|shaken| fence <= shaken.fence && Instant::now() < shaken.until)
+    }
+}
+
 #[derive(Default)]
 pub struct Books {
     objects: BTreeMap<String, Object>,
+    shaken: Option<Shaken>,
+    /// The ticks that the store has given, and those that were run.
+    given: BTreeSet<u64>,
+    run: BTreeMap<u64, String>,
     /// The requests of each admission.
     applied: BTreeMap<String, Applied>,
     /// The messages of each kind and actor, by their ids.
@@ -113,9 +156,39 @@ impl Books {
     /// Checks all holds: after each step, because a hold may be renewed by it.
     pub fn look(&self, sim: &Sim) {
         for (name, object) in &self.objects {
-            if let Some(clash) = object.clash() {
+            if let Some(clash) = object.clash(self.shaken) {
                 sim.breaks(Rule::OneHolder, || format!("{name}: {clash}"));
             }
+        }
+    }
+
+    /// The store's clock steps forward.
+    pub fn shake(&mut self, fence: u64) {
+        self.shaken = Some(Shaken { fence, until: Instant::now() + LONGEST_LEASE });
+    }
+
+    /// Compares a tick that the store gives with its clock, in microseconds.
+    pub fn taken(&mut self, sim: &Sim, tick: u64, now: u64, every: Duration) {
+        if self.given.insert(tick) {
+            sim.check(
+                Rule::TickOfItsTime,
+                (tick * micros(every)).abs_diff(now) <= micros(every) / 2,
+                || format!("tick {tick} of {every:?} at {now}"),
+            );
+        }
+    }
+
+    /// True if the store has given a later tick than that of this time.
+    pub fn is_behind(&self, now: u64, every: Duration) -> bool {
+        let tick = (now + micros(every) / 2) / micros(every);
+        self.given.last().is_some_and(|last| *last > tick)
+    }
+
+    /// Records the run of a tick.
+    pub fn runs(&mut self, sim: &Sim, net: &Net, tick: u64) {
+        sim.note(|| format!("{} runs tick {tick}", net.client()));
+        if let Some(other) = self.run.insert(tick, net.client().to_owned()) {
+            sim.breaks(Rule::OncePerTick, || format!("{tick}: {other}, {}", net.client()));
         }
     }
 
@@ -132,14 +205,15 @@ impl Books {
         let (newest, of) = &object.newest;
         // Another guard of the same owner.
         let again = fence == *newest && net.client() == of;
-        sim.check(Rule::FencesRise, again || fence > *newest, || {
+        let may_be_late = again || Shaken::has(self.shaken, fence);
+        sim.check(Rule::FencesRise, may_be_late || fence > *newest, || {
             format!("{name}: {fence} of {} after {newest} of {of}", net.client())
         });
         if fence > *newest {
             object.newest = (fence, net.client().to_owned());
         }
         object.holds.push(hold);
-        if let Some(clash) = object.clash() {
+        if let Some(clash) = object.clash(self.shaken) {
             sim.breaks(Rule::OneHolder, || format!("{name}: {clash}"));
         }
     }
@@ -253,6 +327,10 @@ impl Books {
             *last = message.number;
         }
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap()
 }
 
 /// A time that a job's slot lasts at least.

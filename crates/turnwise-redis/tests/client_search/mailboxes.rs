@@ -98,11 +98,11 @@ pub fn kind(remote: &Remote, net: &Net, name: &str, drains: Drains) -> Actors<Lo
     let (net, runtime) = (net.clone(), Handle::current());
     let runs = move |drain: Drain| {
         let net = net.clone();
-        runtime.spawn(async move {
+        runtime.spawn(net.clone().runs(async move {
             BY.set(Some(net));
             drain.run();
             BY.set(None);
-        });
+        }));
     };
     let attempts = if name == "once" { 1 } else { 1_000_000 };
     let kind = remote.actors::<Log>(name).attempts(attempts).pause(Duration::from_millis(20));

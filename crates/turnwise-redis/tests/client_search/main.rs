@@ -1,5 +1,5 @@
-//! Runs clients with all that they have, from seeds: machines that die at any step of their
-//! protocol, and a network that loses, doubles and delays.
+//! Runs clients with all that they have, from seeds: machines that die or pause at any step of their
+//! protocol, clocks that step, and a network that loses, doubles and delays.
 //!
 //! Nothing here is a model. Each client is the one that is published, with its own timers and
 //! tasks, over a store in memory; only its thread is replaced, by a runtime whose time is paused.
@@ -19,6 +19,7 @@ mod net;
 mod users;
 
 use std::env;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -59,7 +60,7 @@ fn run(seed: u64, planted: Option<Planted>, traced: bool) -> Run {
 /// Machines whose clients die and come again, for a while; and what is left then.
 async fn all(sim: &Arc<Sim>, clients: &Arc<AtomicU64>) {
     // Each run has some of the users.
-    let users = 1 + sim.roll(31);
+    let users = 1 + sim.roll(63);
     let machines = 2 + sim.roll(2);
     let mut hosts = JoinSet::new();
     for number in 0..machines {
@@ -73,7 +74,7 @@ async fn all(sim: &Arc<Sim>, clients: &Arc<AtomicU64>) {
     // What is late arrives.
     sleep(Duration::from_secs(2)).await;
     let net = Net::new(sim, "last");
-    let remote = builder("last").over(net.clone()).unwrap();
+    let remote = builder(&net).over(net.clone()).unwrap();
     let last = Host { sim: sim.clone(), net, remote };
     last.closes_actors().await;
     for name in RAFFLES {
@@ -93,28 +94,24 @@ async fn machine(sim: Arc<Sim>, number: u64, users: u64, clients: Arc<AtomicU64>
         clients.fetch_add(1, Relaxed);
         let id = format!("c{number}.{client}");
         let net = Net::new(&sim, &id);
-        let remote = builder(&id).over(net.clone()).unwrap();
+        let remote = builder(&net).over(net.clone()).unwrap();
         let host = Host { sim: sim.clone(), net: net.clone(), remote };
         let mut all = JoinSet::new();
-        if users & 1 != 0 {
-            all.spawn(host.clone().locks());
-            all.spawn(host.clone().owners());
-        }
-        if users & 2 != 0 {
-            all.spawn(host.clone().slots());
-            all.spawn(host.clone().slots());
-        }
-        if users & 4 != 0 {
-            all.spawn(host.clone().jobs());
-        }
-        if users & 8 != 0 {
-            all.spawn(host.clone().applicants(0));
-            all.spawn(host.clone().applicants(1));
-        }
-        if users & 16 != 0 {
-            all.spawn(host.clone().sender(0));
-            all.spawn(host.clone().sender(1));
-        }
+        let mut runs = |mask: u64, user: Pin<Box<dyn Future<Output = ()> + Send>>| {
+            if users & mask != 0 {
+                all.spawn(net.clone().runs(user));
+            }
+        };
+        runs(1, Box::pin(host.clone().locks()));
+        runs(1, Box::pin(host.clone().owners()));
+        runs(2, Box::pin(host.clone().slots()));
+        runs(2, Box::pin(host.clone().slots()));
+        runs(4, Box::pin(host.clone().jobs()));
+        runs(8, Box::pin(host.clone().applicants(0)));
+        runs(8, Box::pin(host.clone().applicants(1)));
+        runs(16, Box::pin(host.clone().sender(0)));
+        runs(16, Box::pin(host.clone().sender(1)));
+        runs(32, Box::pin(host.clone().ticks()));
         drop(host);
         let end = async {
             while let Some(ended) = all.join_next().await {
@@ -212,4 +209,9 @@ fn planted_faults_are_found() {
     is_found(Planted::HandedAgain, Rule::BegunOnce);
     is_found(Planted::DeadLetterLost, Rule::AllCounted);
     is_found(Planted::LeasesStay, Rule::Answered);
+    is_found(Planted::FenceByClock, Rule::FencesRise);
+    is_found(Planted::TickByClock, Rule::OncePerTick);
+    is_found(Planted::TickByClient, Rule::TickOfItsTime);
+    is_found(Planted::LeaseNotCompared, Rule::OneHolder);
+    is_found(Planted::LeaseByWallClock, Rule::OneHolder);
 }

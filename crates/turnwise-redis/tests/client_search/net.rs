@@ -1,12 +1,15 @@
 //! A run of clients: their time, their network, and their store, all from one seed.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use turnwise::time::Clock;
 use turnwise_redis::step::{
     AdmissionAnswer, Answer, MailboxAct, MailboxAnswer, MailboxStep, Notice, Op, Progress, Step,
@@ -18,6 +21,10 @@ use crate::support::Dice;
 
 /// The time after which a connection gives up an answer.
 const ANSWER: Duration = Duration::from_millis(60);
+
+/// The sum of a run's steps of the store's clock to later times: less than requests that were given
+/// up are remembered.
+const STEPS: u64 = 300_000;
 
 /// A rule that every run keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +45,16 @@ pub enum Rule {
     BegunOnce,
     /// Each message was handled, returned to its sender, or dropped with a dead letter.
     AllCounted,
+    /// A tick is run once at most.
+    OncePerTick,
+    /// A tick is that of the store's clock.
+    TickOfItsTime,
     /// Each call has an answer or an error of its own in time.
     Answered,
 }
 
-/// A fault that the network makes on purpose, as a store with that defect would answer.
+/// A fault that is made on purpose: by the network, as a store with that defect would answer, or by
+/// a user, who believes in a hold longer than a guard says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// A lock is granted without a look at its holder.
@@ -71,6 +83,16 @@ pub enum Planted {
     DeadLetterLost,
     /// Leases never end.
     LeasesStay,
+    /// A fence is the time of the store's clock, whatever was before.
+    FenceByClock,
+    /// A store whose clock has gone back hands its ticks out again.
+    TickByClock,
+    /// A client computes the tick from its own wall clock.
+    TickByClient,
+    /// A user does not ask whether the lease is over.
+    LeaseNotCompared,
+    /// A user computes the end of the lease by the wall clock.
+    LeaseByWallClock,
 }
 
 /// The first rule that was broken, and how.
@@ -97,6 +119,16 @@ pub struct Sim {
     began: Instant,
     /// Until when the store is unreachable, in milliseconds of this run.
     outage: AtomicU64,
+    /// True if clocks step in this run.
+    steps_clocks: bool,
+    /// What the store's clock is ahead, in milliseconds.
+    ahead: Arc<AtomicI64>,
+    /// The sum of its steps to later times.
+    stepped: AtomicU64,
+    /// The greatest fence of an answer.
+    fence: AtomicU64,
+    /// The end of the last pause, in milliseconds of this run.
+    paused: AtomicU64,
     /// The number of steps that the store has executed.
     pub steps: AtomicU64,
 }
@@ -107,7 +139,9 @@ impl Sim {
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9).wrapping_add(1));
         let faults = dice.roll(4);
         let began = Instant::now();
-        let clock = Time { began, stops: planted == Some(Planted::LeasesStay) };
+        let (steps_clocks, ahead) = (dice.roll(3) == 0, Arc::<AtomicI64>::default());
+        let stops = planted == Some(Planted::LeasesStay);
+        let clock = Time { began, ahead: ahead.clone(), stops };
         Arc::new(Sim {
             dice: Mutex::new(dice),
             store: MemoryStore::by(clock),
@@ -120,6 +154,11 @@ impl Sim {
             broken: Notify::new(),
             began,
             outage: AtomicU64::new(0),
+            steps_clocks,
+            ahead,
+            stepped: AtomicU64::new(0),
+            fence: AtomicU64::new(0),
+            paused: AtomicU64::new(0),
             steps: AtomicU64::new(0),
         })
     }
@@ -195,16 +234,53 @@ impl Sim {
         }
     }
 
-    /// Awaits a call that has to end within this time.
+    /// Awaits a call that has to end within this time, counted from the end of the last pause.
     pub async fn within<R>(&self, what: &str, limit: Duration, call: impl Future<Output = R>) -> R {
-        let answer = timeout(limit, call).await;
-        match answer {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.breaks(Rule::Answered, || format!("{what} has no answer after {limit:?}"));
-                std::future::pending().await
+        let (mut call, began) = (pin!(call), self.now());
+        loop {
+            let from = began.max(self.paused.load(Relaxed));
+            let until = self.began + Duration::from_millis(from) + limit;
+            if let Ok(answer) = timeout_at(until, call.as_mut()).await {
+                return answer;
+            }
+            if from >= self.paused.load(Relaxed) {
+                break;
             }
         }
+        self.breaks(Rule::Answered, || format!("{what} has no answer after {limit:?}"));
+        std::future::pending().await
+    }
+
+    /// The time of the store's clock, in microseconds.
+    fn store_now(&self) -> u64 {
+        let time = Time { began: self.began, ahead: self.ahead.clone(), stops: false };
+        u64::try_from(time.now().as_micros()).unwrap()
+    }
+
+    /// Moves the store's clock. Leases end early if it steps forward, so holds from before may have
+    /// others beside them.
+    fn steps_clock(&self) {
+        let most = STEPS - self.stepped.load(Relaxed);
+        let step = match self.roll(4) {
+            0 => self.roll(most / 2 + 1),
+            1 => self.roll(300.min(most) + 1),
+            _ => 0,
+        };
+        self.stepped.fetch_add(step, Relaxed);
+        if step > 0 {
+            // A grant from the queue has its fence before an answer says so.
+            let newest = self.store_now().max(self.fence.load(Relaxed) + 1000);
+            self.books().shake(newest);
+        }
+        let by = if step > 0 { i64::try_from(step).unwrap() } else { -self.signed(1000).abs() };
+        self.ahead.fetch_add(by, Relaxed);
+        self.note(|| format!("the store's clock steps by {by} ms"));
+    }
+
+    /// A number of up to this size, or its negative.
+    fn signed(&self, most: u64) -> i64 {
+        let number = i64::try_from(self.roll(most) + 1).unwrap();
+        if self.once_in(2) { number } else { -number }
     }
 
     /// Executes a step as the planted fault has it.
@@ -216,6 +292,12 @@ impl Sim {
             None => self.step(&op).await,
         };
         self.misreport(&op, &mut answer).await;
+        if let Answer::Granted { fence, .. } | Answer::Mine { fence, .. } = answer {
+            self.fence.fetch_max(fence, Relaxed);
+        }
+        if let (Answer::Mine { tick, .. }, Step::Attend { every, .. }) = (&answer, &op.step) {
+            self.books().taken(self, *tick, self.store_now(), *every);
+        }
         self.steps.fetch_add(1, Relaxed);
         self.note(|| format!("{op:?} -> {answer:?}"));
         self.books().look(self);
@@ -277,6 +359,16 @@ impl Sim {
             }
             (Planted::PlaceNotCompared, Answer::Granted { place, .. }) if op.places > 1 => {
                 *place = 1;
+            }
+            (Planted::FenceByClock, Answer::Granted { fence, .. }) => {
+                *fence = (*fence).min(self.store_now());
+            }
+            (Planted::TickByClock, answer @ Answer::Taken { .. }) => {
+                let Step::Attend { every, .. } = op.step else { return };
+                if self.books().is_behind(self.store_now(), every) {
+                    self.store.forget_key(&op.key);
+                    *answer = self.step(op).await;
+                }
             }
             (Planted::LimitNotCompared, Answer::Admission(answer)) => {
                 let fence = self.now();
@@ -359,6 +451,7 @@ fn is_lost(answer: &Answer) -> bool {
 /// The store's clock: that of the run.
 struct Time {
     began: Instant,
+    ahead: Arc<AtomicI64>,
     stops: bool,
 }
 
@@ -366,7 +459,10 @@ impl Clock for Time {
     fn now(&self) -> Duration {
         let day = Duration::from_secs(24 * 3600);
         let passed = self.began.elapsed();
-        day + if self.stops { passed / 10_000 } else { passed }
+        let now = day + if self.stops { passed / 10_000 } else { passed };
+        let ahead = self.ahead.load(Relaxed);
+        let by = Duration::from_millis(ahead.unsigned_abs());
+        if ahead < 0 { now - by } else { now + by }
     }
 }
 
@@ -383,6 +479,15 @@ struct Death {
     comes: Notify,
 }
 
+/// The pauses of a client: nothing of it runs, or nothing of its own thread, as if that was stopped.
+#[derive(Default)]
+struct Pauses {
+    all: bool,
+    thread: bool,
+    /// Its tasks that wait for the end, in order.
+    waiting: Vec<Waker>,
+}
+
 /// The connection of one client, which dies with it.
 #[derive(Clone)]
 pub struct Net {
@@ -391,6 +496,9 @@ pub struct Net {
     dead: Arc<Death>,
     /// The number of events until the client dies. 0: it does not.
     fuse: Arc<AtomicU32>,
+    pauses: Arc<Mutex<Pauses>>,
+    /// What its wall clock is ahead, in milliseconds. Only planted faults read it.
+    wall: Arc<AtomicI64>,
 }
 
 impl Net {
@@ -398,7 +506,64 @@ impl Net {
         let dies = sim.is_unlucky(4);
         let fuse = if dies { 5 + sim.roll(120) } else { 0 };
         let fuse = Arc::new(AtomicU32::new(u32::try_from(fuse).unwrap()));
-        Net { sim: sim.clone(), client: client.into(), dead: Arc::default(), fuse }
+        let (sim, client) = (sim.clone(), client.into());
+        let (dead, pauses, wall) = (Arc::default(), Arc::default(), Arc::default());
+        Net { sim, client, dead, fuse, pauses, wall }
+    }
+
+    /// Ready while the client, or its own thread, is not paused.
+    pub fn gate(&self, thread: bool, cx: &mut Context<'_>) -> Poll<()> {
+        let mut pauses = self.pauses.lock().unwrap();
+        if self.is_dead() || !(pauses.all || thread && pauses.thread) {
+            return Poll::Ready(());
+        }
+        pauses.waiting.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Runs a task of a user while the client is not paused.
+    pub async fn runs<R>(self, task: impl Future<Output = R>) -> R {
+        let mut task = pin!(task);
+        poll_fn(|cx| {
+            ready!(self.gate(false, cx));
+            task.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Pauses the client, or its thread, for a time that may be longer than its lease.
+    fn pauses(&self) {
+        let sim = &self.sim;
+        let (thread, short) = (sim.once_in(3), sim.once_in(3));
+        let time = sim.millis(if short { 40 } else { 600 });
+        {
+            let mut pauses = self.pauses.lock().unwrap();
+            if pauses.all || pauses.thread {
+                return;
+            }
+            (pauses.all, pauses.thread) = (!thread, thread);
+        }
+        sim.paused.fetch_max(sim.now() + u64::try_from(time.as_millis()).unwrap(), Relaxed);
+        let what = if thread { "'s thread" } else { "" };
+        sim.note(|| format!("{}{what} pauses for {time:?}", self.client));
+        let net = self.clone();
+        tokio::spawn(async move {
+            sleep(time).await;
+            net.sim.note(|| format!("{}{what} goes on", net.client));
+            net.goes_on();
+        });
+    }
+
+    /// Ends a pause.
+    fn goes_on(&self) {
+        let Pauses { waiting, .. } = std::mem::take(&mut *self.pauses.lock().unwrap());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// The time of its wall clock, in milliseconds.
+    pub fn wall(&self) -> i64 {
+        let hour = 3_600_000;
+        hour + i64::try_from(self.sim.now()).unwrap() + self.wall.load(Relaxed)
     }
 
     pub fn client(&self) -> &str {
@@ -425,6 +590,18 @@ impl Net {
                 self.sim.note(|| format!("{} dies", self.client));
                 self.dead.is_over.store(true, Relaxed);
                 self.dead.comes.notify_waiters();
+                self.goes_on();
+            }
+        }
+        if self.sim.is_unlucky(600) {
+            self.pauses();
+        }
+        if self.sim.steps_clocks {
+            if self.sim.is_unlucky(300) {
+                self.wall.fetch_add(self.sim.signed(1000), Relaxed);
+            }
+            if self.sim.is_unlucky(600) {
+                self.sim.steps_clock();
             }
         }
     }
@@ -491,17 +668,27 @@ impl Store for Net {
             // A dead client's tasks end at once.
             let dead = || StoreError::WrongStore { needs: "a client that lives".to_owned() };
             self.event();
+            poll_fn(|cx| self.gate(false, cx)).await;
             if self.is_dead() {
                 return Err(dead());
             }
             let (reply, mut answer) = oneshot::channel();
-            tokio::spawn(self.clone().carry(op.clone(), reply));
+            let mut op = op.clone();
+            if let (Some(Planted::TickByClient), Step::Attend { offset, .. }) =
+                (self.sim.planted, &mut op.step)
+            {
+                let behind = self.wall.load(Relaxed).min(0).unsigned_abs();
+                *offset += Duration::from_millis(behind);
+            }
+            tokio::spawn(self.clone().carry(op, reply));
             let answer = tokio::select! {
                 biased;
                 () = self.death() => return Err(dead()),
                 answer = timeout(ANSWER, &mut answer) => answer,
             };
             self.event();
+            // A pause in the middle of an answer.
+            poll_fn(|cx| self.gate(false, cx)).await;
             match answer {
                 _ if self.is_dead() => Err(dead()),
                 Ok(Ok(answer)) => answer,
@@ -518,6 +705,8 @@ impl Store for Net {
             let later = net.latency();
             tokio::spawn(async move {
                 sleep(later).await;
+                // They come to its own thread.
+                poll_fn(|cx| net.gate(true, cx)).await;
                 if lost || net.is_dead() {
                     return;
                 }

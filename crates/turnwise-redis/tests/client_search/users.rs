@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use turnwise_redis::admission::Refused;
 use turnwise_redis::slots::{RunSlotError, SlotError};
+use turnwise_redis::ticks::Attendance;
 use turnwise_redis::{
     Acquire, Guard, Limits, LockError, Owner, ReleaseError, Remote, RemoteBuilder, SlotPool,
     StoreError,
 };
 
-use crate::books::{Held, until};
-use crate::net::{Net, Rule, Sim};
+use crate::books::{Belief, Held, until};
+use crate::net::{Net, Planted, Rule, Sim};
 
 pub const LEASE: Duration = Duration::from_millis(200);
 pub const PLACE: Duration = Duration::from_millis(150);
@@ -27,8 +28,13 @@ const SLOTS: u32 = 2;
 pub const PLACES: u64 = 2;
 pub const RAFFLES: [&str; 4] = ["r0", "r1", "r2", "r3"];
 
-pub fn builder(client: &str) -> RemoteBuilder {
-    Remote::builder().prefix("s").here(client).lease(LEASE).place(PLACE).give_up_after(PATIENCE)
+/// The time between two ticks.
+const EVERY: Duration = Duration::from_millis(80);
+
+pub fn builder(net: &Net) -> RemoteBuilder {
+    let gate = net.clone();
+    let here = Remote::builder().here(net.client(), move |cx| gate.gate(true, cx));
+    here.prefix("s").lease(LEASE).place(PLACE).give_up_after(PATIENCE)
 }
 
 /// A client of a run, as its users see it.
@@ -90,6 +96,20 @@ impl Host {
         (if sim.once_in(3) { limits.lease(lease) } else { limits }, wait)
     }
 
+    /// What a user believes: what the guard says, but for planted faults.
+    fn believes(&self, guard: &Arc<Guard>) -> Held {
+        let weak = Arc::downgrade(guard);
+        match self.sim.planted {
+            Some(Planted::LeaseNotCompared) => Held::Believed(weak, Belief::Always),
+            Some(Planted::LeaseByWallClock) => {
+                let left = guard.remaining().unwrap_or_default().as_millis();
+                let until = self.net.wall() + i64::try_from(left).unwrap();
+                Held::Believed(weak, Belief::Wall(until))
+            }
+            _ => Held::Guard(weak),
+        }
+    }
+
     /// Uses a hold, and ends it.
     async fn uses(&self, name: &str, guard: Guard, alone: bool) {
         let (sim, net) = (&self.sim, &self.net);
@@ -97,7 +117,7 @@ impl Host {
             return;
         }
         let (fence, guard) = (guard.fence().number(), Arc::new(guard));
-        sim.books().holds(sim, name, net, Held::Guard(Arc::downgrade(&guard)), fence);
+        sim.books().holds(sim, name, net, self.believes(&guard), fence);
         if sim.once_in(6) {
             let renewed = guard.renew(Duration::from_millis(20) + sim.millis(300));
             let renewed = sim.within("renew", PATIENCE + SLACK, renewed).await;
@@ -108,7 +128,8 @@ impl Host {
             };
             sim.check(Rule::Answered, right, || format!("renew {name}"));
         }
-        let lasts = sim.millis(60);
+        // Some uses last for several leases.
+        let lasts = sim.millis(if sim.once_in(10) { 700 } else { 60 });
         match alone {
             true => drop(timeout(lasts, guard.lost()).await),
             // Several guards would be woken in any order.
@@ -192,6 +213,31 @@ impl Host {
                     self.uses(&name, guard, true).await;
                 }
                 Some(Err(error)) => self.is_said("slot", &error, wait),
+                None => {}
+            }
+        }
+    }
+
+    /// A job that runs once per tick.
+    pub async fn ticks(self) {
+        let (sim, net) = (&self.sim, &self.net);
+        let job = self.remote.ticks().job("hourly", EVERY).unwrap();
+        while !sim.is_calm() {
+            self.think().await;
+            let attended = self.wait("tick", Some(PATIENCE), job.attend()).await;
+            if net.is_dead() {
+                return;
+            }
+            match attended {
+                Some(Ok(Attendance::Mine(run))) => {
+                    sim.books().runs(sim, net, run.tick().0);
+                    self.uses("hourly", run.into_guard(), true).await;
+                }
+                Some(Ok(Attendance::Taken { next } | Attendance::StillRunning { next, .. })) => {
+                    sim.check(Rule::Answered, next <= EVERY * 3 / 2, || format!("{next:?}"));
+                }
+                Some(Ok(other)) => sim.breaks(Rule::Answered, || format!("{other:?}")),
+                Some(Err(error)) => self.is_said("tick", &error, None),
                 None => {}
             }
         }
