@@ -1,5 +1,5 @@
-//! Runs clients with all that they have, from seeds: machines that die or pause at any step of their
-//! protocol, clocks that step, and a network that loses, doubles and delays.
+//! Runs clients with all that they have, from seeds: machines that die or pause at any step of
+//! their protocol, clocks that step, and a network that loses, doubles and delays.
 //!
 //! Nothing here is a model. Each client is the one that is published, with its own timers and
 //! tasks, over a store in memory; only its thread is replaced, by a runtime whose time is paused.

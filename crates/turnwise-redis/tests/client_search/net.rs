@@ -479,7 +479,8 @@ struct Death {
     comes: Notify,
 }
 
-/// The pauses of a client: nothing of it runs, or nothing of its own thread, as if that was stopped.
+/// The pauses of a client: nothing of it runs, or nothing of its own thread, as if that was
+/// stopped.
 #[derive(Default)]
 struct Pauses {
     all: bool,
