@@ -565,16 +565,22 @@ impl<R> Promise<R> {
 
     /// Gives an answer; it comes back if none is wanted any more.
     fn settle(&mut self, answer: Result<R, AskError>) -> Result<(), Result<R, AskError>> {
-        let _ = self.claim();
-        let Some(accepted) = self.accepted.take() else { return Err(answer) };
-        accepted.finish(answer);
-        Ok(())
+        if let Some(accepted) = self.accepted.take() {
+            accepted.finish(answer);
+            return Ok(());
+        }
+        match self.answerer.take() {
+            Some(answerer) => answerer.settle(answer),
+            None => Err(answer),
+        }
     }
 }
 
 impl<R> Drop for Promise<R> {
     fn drop(&mut self) {
-        drop(self.settle(Err(AskError::Abandoned(ActorName::ANY))));
+        if self.answerer.is_some() || self.accepted.is_some() {
+            drop(self.settle(Err(AskError::Abandoned(ActorName::ANY))));
+        }
     }
 }
 

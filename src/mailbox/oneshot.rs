@@ -13,6 +13,7 @@
 //! | `start`  | drainer | queued -> running        | the question is the drainer's; refused if cancelled               |
 //! | `cancel` | asker   | queued -> cancelled      | the question is the asker's; refused otherwise                    |
 //! | `finish` | drainer | running -> done          | the answer is the asker's; WAITING was set: takes the waiter, wakes it |
+//! | `settle` | drainer | queued -> done           | `start` and `finish` of a promise in one; refused if cancelled    |
 //! | `watch`  | asker   | - -> WAITING             | refused if done; a waiter from before, or a late one, is taken back |
 //! | drop     | asker   | WAITING -> -             | unless it is done, the waiter is taken back; then `leave`         |
 //! | `leave`  | each    | SIDES - 1                | the last one frees; an asker drops the answer first, if it is done |
@@ -26,7 +27,7 @@
 //!   comes too late goes at once.
 //! - ANSWER: `finish` Release -> `is_done` Acquire. - WAITER: `watch` Release -> `finish` Acquire.
 //! - LEAVE: `leave` Release -> `leave` Acquire. The side that frees comes after all that the other
-//!   did.
+//!   did. One that sees itself alone frees at once: the asker alone adds sides.
 
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
@@ -157,8 +158,10 @@ impl<R, P> AnswerCell<R, P> {
         unsafe {
             cell.as_ref().life.check();
             let free = cell.as_ref().free;
+            // Ordering: Acquire, reader side of LEAVE.
+            let alone = cell.as_ref().state.load(Acquire) < 2 * SIDE;
             // Ordering: AcqRel, both sides of LEAVE.
-            if cell.as_ref().state.fetch_sub(SIDE, AcqRel) < 2 * SIDE {
+            if alone || cell.as_ref().state.fetch_sub(SIDE, AcqRel) < 2 * SIDE {
                 free(cell);
             }
         }
@@ -213,10 +216,22 @@ impl<F: Question, R> Answerer<F, R> {
         // Ordering: AcqRel. Release: writer side of ANSWER. Acquire: reader side of WAITER.
         let before = cell.state.fetch_xor(RUNNING ^ DONE, AcqRel);
         debug_assert_eq!(before & PHASE, RUNNING);
+        // SAFETY: it is done, and this was the state before.
+        let waiter = unsafe { self.done(before) };
+        waiter.into_iter().for_each(Waiter::wake);
+        before >= 2 * SIDE
+    }
+
+    /// The waiter, if there is one. An answer that is not heard is dropped.
+    ///
+    /// # Safety
+    /// The caller has made it done just now; the state was `before`.
+    unsafe fn done(&self, before: u32) -> Option<Waiter> {
+        let cell = self.cell();
+        let mut waiter = None;
         if before & WAITING != 0 {
             // SAFETY: ONESHOT-3: done, and WAITING was set.
-            let waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
-            waiter.into_iter().for_each(Waiter::wake);
+            waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
         }
         let is_heard = before >= 2 * SIDE;
         if !is_heard {
@@ -224,7 +239,7 @@ impl<F: Question, R> Answerer<F, R> {
             let unclaimed = cell.answer.with_mut(|slot| unsafe { (*slot).take() });
             panic::ignore(|| drop(unclaimed));
         }
-        is_heard
+        waiter
     }
 
     /// This side is done with the cell. Its question must have been moved out.
@@ -281,6 +296,35 @@ impl<R> Answerer<Promised, R> {
         let (Promised, accepted) = self.start()?;
         Some(accepted)
     }
+
+    /// Gives the answer and leaves. The answer comes back if the question was cancelled: then this
+    /// side has left, too.
+    pub(crate) fn settle(self, answer: Result<R, AskError>) -> Result<(), Result<R, AskError>> {
+        let cell = self.cell();
+        // SAFETY: ONESHOT-2: not done yet.
+        cell.answer.with_mut(|slot| unsafe { *slot = Some(answer) });
+        // Ordering: Relaxed. The guess of the first attempt.
+        let mut now = cell.state.load(Relaxed);
+        while now & PHASE == QUEUED {
+            // Ordering: AcqRel. Release: writer side of ANSWER. Acquire: reader side of WAITER. A
+            // failure is the guess of the next attempt.
+            match cell.state.compare_exchange(now, now & !PHASE | DONE, AcqRel, Relaxed) {
+                Err(seen) => now = seen,
+                Ok(before) => {
+                    // SAFETY: it is done, and this was the state before.
+                    let waiter = unsafe { self.done(before) };
+                    // The asker that is woken finds itself alone.
+                    self.leave();
+                    waiter.into_iter().for_each(Waiter::wake);
+                    return Ok(());
+                }
+            }
+        }
+        // SAFETY: ONESHOT-2: it was cancelled, and is never done.
+        let unwanted = cell.answer.with_mut(|slot| unsafe { (*slot).take() });
+        self.leave();
+        unwanted.map_or(Ok(()), Err)
+    }
 }
 
 impl<R, P> Asker<R, P> {
@@ -336,10 +380,15 @@ impl<R, P> Asker<R, P> {
 
     /// Takes the waiter's slot back (ONESHOT-3); false if it is done.
     fn take_slot_back(&self) -> bool {
-        // Ordering: Relaxed. The slot's old waiter is the asker's own; an answer is read by `take`,
-        // which looks again.
         let cell = self.cell();
-        let before = cell.state.fetch_and(!WAITING, Relaxed);
+        // Ordering: Relaxed. WAITING is set by the asker alone.
+        let now = cell.state.load(Relaxed);
+        let before = match now & WAITING {
+            0 => now,
+            // Ordering: Relaxed. The slot's old waiter is the asker's own; an answer is read by
+            // `take`, which looks again.
+            _ => cell.state.fetch_and(!WAITING, Relaxed),
+        };
         let is_done = before & PHASE == DONE;
         !is_done
     }
@@ -423,8 +472,9 @@ impl<R, P> Drop for Asker<R, P> {
     /// The cell may stay for long: a turn that waits lies in it, with all of its wakers. So what
     /// the asker has there goes now.
     fn drop(&mut self) {
-        // Ordering: Relaxed. WAITING is set by the asker alone.
-        if self.cell().state.load(Relaxed) & WAITING != 0 && self.take_slot_back() {
+        // Ordering: Relaxed. WAITING is set by the asker alone, and what is done stays so.
+        let now = self.cell().state.load(Relaxed);
+        if now & WAITING != 0 && now & PHASE != DONE && self.take_slot_back() {
             // SAFETY: ONESHOT-3: WAITING is clear, and it was not done when it was cleared.
             let waiter = self.cell().waiter.with_mut(|slot| unsafe { (*slot).take() });
             panic::ignore(|| drop(waiter));

@@ -94,6 +94,50 @@ pub(super) fn r5_claimed_or_cancelled() {
     }
 }
 
+/// ONESHOT-1, of a promise that is kept without a claim: against a cancel. The answer is there at
+/// once, or comes back.
+pub(super) fn r5_kept_or_cancelled() {
+    let (promise, reply) = promise::<Answer>();
+    let back = Arc::new(AtomicBool::new(false));
+    let came = back.clone();
+    let thread = spawn(move || {
+        if let Err(answer) = promise.try_keep(Track::new(2)) {
+            assert_eq!(*answer.get_ref(), 2);
+            came.store(true, Ordering::Relaxed);
+        }
+    });
+    let cancelled = match reply.cancel() {
+        Ok(()) => {
+            reached("cancelled");
+            true
+        }
+        Err(mut reply) => {
+            reached("kept");
+            check(reply.wait_by_ref(Limit::Immediate).transpose());
+            false
+        }
+    };
+    thread.join();
+    assert_eq!(back.load(Ordering::Relaxed), cancelled, "kept and cancelled, or neither");
+}
+
+/// ANSWER, WAITER, LEAVE, of a promise: it is kept while its asker begins to wait and leaves.
+pub(super) fn r5_kept_awaited() {
+    let (promise, mut reply) = promise::<Answer>();
+    let thread = spawn(move || promise.keep(Track::new(2)));
+    check(reply.wait_by_ref(Limit::Unlimited).transpose());
+    drop(reply);
+    thread.join();
+}
+
+/// LEAVE, ONESHOT-2, of a promise: it is kept while its asker leaves.
+pub(super) fn r5_kept_unheard() {
+    let (promise, reply) = promise::<Answer>();
+    let thread = spawn(move || promise.keep(Track::new(2)));
+    drop(reply);
+    thread.join();
+}
+
 /// LEAVE: the asker's side is dropped against start and finish.
 pub(super) fn r5_asker_leaves() {
     let (answerer, asker) = oneshot(question());
