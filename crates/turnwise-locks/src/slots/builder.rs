@@ -214,7 +214,6 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
         let SlotPoolBuilder { slots, common, hooks } = self;
         let Common { lease, clean_first, timers, helper } = common;
         let slots = size(slots)?;
-        let timers = timers.unwrap_or_else(|| Timers::global().clone());
         let shared = Shared::new(slots, timers, helper, clean_first);
         Ok(SlotPool { pool: Arc::new(Pool { shared, lease, hooks }) })
     }

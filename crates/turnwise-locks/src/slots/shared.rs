@@ -147,14 +147,18 @@ impl Numbers {
 impl Shared {
     pub(super) fn new(
         slots: usize,
-        timers: Timers,
+        timers: Option<Timers>,
         helper: Option<Spawner<()>>,
         clean_first: bool,
     ) -> Arc<Self> {
         let (free, cells) = (Lowest::default(), Vec::new());
         let mut numbers = Numbers { slots, free, cells, fence: 0, clean_first };
         numbers.grow(slots);
-        let permits = Semaphore::builder(slots as u64).timers(timers.clone()).build();
+        // On the machine's clock, a request that waits needs no clock of its own.
+        let permits = Semaphore::builder(slots as u64);
+        let permits = timers.iter().fold(permits, |permits, timers| permits.timers(timers.clone()));
+        let (permits, timers) =
+            (permits.build(), timers.unwrap_or_else(|| Timers::global().clone()));
         Arc::new(Shared { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
     }
 
