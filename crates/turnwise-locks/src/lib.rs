@@ -26,9 +26,9 @@ pub use keyed::{
 };
 pub use limits::Limits;
 pub use lock::{
-    Acquire, AcquireAll, AcquireMutex, AcquireMutexes, Closed, Fence, Fenced, FencedError, Guard,
-    KeyPermit, Latch, LockError, LockInfo, Locks, LocksBuilder, Lost, LostError, MultiGuard,
-    MutexGuard, Mutexes, Opening, Owner, Permit, ReadGuard, RwGuard, RwLocks, Semaphore,
-    SemaphoreInfo, Semaphores, WriteGuard,
+    Acquire, AcquireAll, AcquireMutex, AcquireMutexes, Call, Closed, Fence, Fenced, FencedError,
+    Guard, KeyPermit, Latch, LockError, LockInfo, Locks, LocksBuilder, Lost, MutexGuard, Mutexes,
+    Opening, Owner, Permit, ReadGuard, ReleaseError, RwGuard, RwLocks, Semaphore, SemaphoreInfo,
+    Semaphores, WriteGuard,
 };
 pub use slots::{Slot, SlotId, SlotPool};

@@ -344,7 +344,7 @@ fn build(seed: u64) -> Arc<World> {
     let world = Arc::new(World {
         pool: pool.build().expect("it can be built"),
         raffle: raffle.open().expect("it can be read"),
-        jobs: OncePerTick::builder(schedule).wall(now).build(),
+        jobs: OncePerTick::new(schedule).wall(now),
         clock,
         timers,
         leases,

@@ -85,7 +85,7 @@ fn left(world: &World) -> Vec<String> {
     if !world.plan.forgets {
         at_most("wakers", live(Kind::Waker), 0);
     }
-    if let Some(info) = world.permits.info().ok().filter(|_| world.may_stay(3) == 0) {
+    if let Some(info) = world.permits.info().wait().ok().filter(|_| world.may_stay(3) == 0) {
         let used = (info.permits - info.available) as usize;
         at_most("requests for permits", used + info.waiting, 0);
     }

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
-use turnwise::Reply;
 use turnwise_locks::{Fence, Limits};
 
 use crate::applications::{AdmissionKey, Application};
-use crate::attempt::Acquire;
+use crate::attempt::{Acquire, Call};
 use crate::business::Handles;
 use crate::client::Owned;
 use crate::lock::Wanted;
@@ -54,7 +53,7 @@ const PAGE: u32 = 1000;
 /// assert_eq!(raffle.admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
 /// assert_eq!(raffle.admit("bob", "").wait()?.place, 2);
 /// assert_eq!(raffle.admit("cyd", "").wait(), Err(Refused::Closed { limit: 2 }));
-/// let rows = raffle.rows(0, 10).wait()??;
+/// let rows = raffle.rows(0, 10).wait()?;
 /// assert_eq!(rows[0].row, b"a@example.org");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -86,7 +85,7 @@ pub struct Status {
     /// The number of reserved places.
     pub reserved: u64,
     /// The number of waiting requests.
-    pub waiting: u64,
+    pub waiting: usize,
     /// True if only applicants with a reserved place can still be admitted.
     pub closed: bool,
 }
@@ -146,7 +145,7 @@ impl Admission {
     /// let at_once = Limits::wait(Duration::ZERO);
     /// assert_eq!(raffle.admit_within("bob", "", at_once).wait(), Err(Refused::Busy));
     /// let waits = raffle.admit("bob", "");
-    /// reserved.cancel().wait()??;
+    /// reserved.cancel().wait()?;
     /// assert_eq!(waits.wait()?.place, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -214,7 +213,7 @@ impl Admission {
     /// let limits = Limits::wait(Duration::from_secs(5)).lease(Duration::from_secs(6));
     /// let reservation = raffle.reserve_within("ada", limits).wait()?;
     /// println!("INSERT .. VALUES ('ada', {}, {})", reservation.place(), reservation.fence());
-    /// let admitted = reservation.confirm("in the database").wait()??;
+    /// let admitted = reservation.confirm("in the database").wait()?;
     /// assert_eq!(admitted.place, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -246,12 +245,12 @@ impl Admission {
 
     /// Closes the admission for good. No applicant is admitted after it, and no request waits, but
     /// reserved places can still be confirmed. Closing again has no effect.
-    pub fn close(&self) -> Reply<Result<(), Refused>> {
+    pub fn close(&self) -> Call<(), Refused> {
         self.once(AdmissionAct::Close, |_| Some(()))
     }
 
     /// Returns a snapshot of the admission, which may be stale by the time it is read.
-    pub fn status(&self) -> Reply<Result<Status, Refused>> {
+    pub fn status(&self) -> Call<Status, Refused> {
         let limit = self.admission.limit;
         self.once(AdmissionAct::Look, move |answer| {
             let AdmissionAnswer::Seen(AdmissionSeen {
@@ -260,6 +259,7 @@ impl Admission {
             else {
                 return None;
             };
+            let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
             Some(Status { limit, count: admitted, reserved, waiting, closed })
         })
     }
@@ -277,7 +277,7 @@ impl Admission {
     /// }
     /// let (mut all, mut from) = (Vec::new(), 0);
     /// loop {
-    ///     let page = raffle.rows(from, 2).wait()??;
+    ///     let page = raffle.rows(from, 2).wait()?;
     ///     if page.is_empty() {
     ///         break;
     ///     }
@@ -287,7 +287,7 @@ impl Admission {
     /// assert_eq!(all, ["ada", "bob", "cyd"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn rows(&self, from: u64, most: u32) -> Reply<Result<Vec<Row>, Refused>> {
+    pub fn rows(&self, from: u64, most: u32) -> Call<Vec<Row>, Refused> {
         let act = AdmissionAct::Rows { from: from.min(MOST_PLACES), most: most.min(PAGE) };
         self.once(act, |answer| {
             let AdmissionAnswer::Rows(rows) = answer else { return None };
@@ -305,9 +305,9 @@ impl Admission {
         &self,
         act: AdmissionAct,
         read: impl FnOnce(AdmissionAnswer) -> Option<R> + Send + 'static,
-    ) -> Reply<Result<R, Refused>> {
+    ) -> Call<R, Refused> {
         let (op, client) = (self.admission.op(act), Arc::clone(&self.client));
-        self.client.reply(async move {
+        self.client.make(async move {
             match client.call_admission(&op, client.patience()).await.0? {
                 AdmissionAnswer::Differs { limit } => Err(Refused::OtherLimit { limit }),
                 answer => read(answer).ok_or(Refused::Ended),
@@ -466,11 +466,11 @@ impl Reservation {
     ///
     /// Fails with [`Refused::Lost`] if the reservation was over before; the applicant is not
     /// admitted then.
-    pub fn confirm(self, row: impl Into<Vec<u8>>) -> Reply<Result<Admitted, Refused>> {
+    pub fn confirm(self, row: impl Into<Vec<u8>>) -> Call<Admitted, Refused> {
         let row = row.into();
         let fits = row_fits(&row);
         let Reservation { application, fence, handles: _handles, .. } = self;
-        application.client.clone().reply(async move {
+        application.client.clone().make(async move {
             fits?;
             let claim = application.claim.clone();
             let act = AdmissionAct::Confirm { claim, fence: fence.number(), row };
@@ -486,9 +486,9 @@ impl Reservation {
     }
 
     /// Releases the place. The reply comes when that is done.
-    pub fn cancel(self) -> Reply<Result<(), Refused>> {
+    pub fn cancel(self) -> Call<(), Refused> {
         let Reservation { application, handles: _handles, .. } = self;
-        application.client.clone().reply(async move {
+        application.client.clone().make(async move {
             application.waits_no_more();
             let answer =
                 application.send(application.cancel().0, application.client.patience()).await;

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
 
 use crate::business::{Business, Handles};
-use crate::error::{LockError, ReleaseError};
+use crate::error::LockError;
 use crate::io::Io;
 
 /// The caller of an attempt, as the attempt's future sees it.
@@ -504,49 +504,63 @@ impl<T, E> fmt::Debug for Acquire<T, E> {
     }
 }
 
-/// A release of a hold: a `Future` for any runtime, which can also be [waited](Self::wait) for.
+/// A call of a lock, or of another object of the store: a `Future` for any runtime, which can also
+/// be [waited](Self::wait) for.
 ///
-/// The release reaches the store whether this is polled or dropped.
-#[must_use = "it says whether the hold lasted until then"]
-pub struct Release {
-    attempt: Attempt<(), ReleaseError>,
+/// The call reaches the store whether this is polled or dropped, and its outcome is the store's
+/// answer. In process, the calls of these names have their outcome at once; a program that awaits
+/// them is one text for both.
+///
+/// # Examples
+/// ```
+/// use turnwise_redis::Remote;
+///
+/// let locks = Remote::in_memory().locks();
+/// let guard = locks.lock("a").wait()?;
+/// assert_eq!(locks.info("a").wait()?.unwrap().fence, Some(guard.fence()));
+/// guard.release().wait()?; // or `.await`
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "it says what came of the call"]
+pub struct Call<T: Send + 'static, E: Send + 'static = LockError> {
+    attempt: Attempt<T, E>,
 }
 
-impl Release {
-    /// A release that begins on its caller.
+impl<T: Send + 'static, E: From<AskError> + Send + 'static> Call<T, E> {
+    /// A call that begins on its caller.
     pub(crate) fn new<F>(home: &Arc<Home>, asks: impl FnOnce(Caller) -> F) -> Self
     where
-        F: Future<Output = Result<(), ReleaseError>> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        Release { attempt: Attempt::new(home, asks) }
+        Call { attempt: Attempt::new(home, asks) }
     }
 
-    /// A release that begins on the client's thread.
+    /// A call that begins on the client's thread.
     pub(crate) fn there(
         home: &Home,
-        asking: impl Future<Output = Result<(), ReleaseError>> + Send + 'static,
+        asking: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Self {
-        Release { attempt: Attempt::there(home, asking) }
+        Call { attempt: Attempt::there(home, asking) }
     }
 
-    pub(crate) fn over(answer: Result<(), ReleaseError>) -> Self {
-        Release { attempt: Attempt::over(answer) }
+    pub(crate) fn over(answer: Result<T, E>) -> Self {
+        Call { attempt: Attempt::over(answer) }
     }
 
     /// Waits until the store has answered, for the client's
     /// [patience](crate::RemoteBuilder::give_up_after) at most. May block.
     ///
     /// # Errors
-    /// [`ReleaseError`].
-    pub fn wait(mut self) -> Result<(), ReleaseError> {
+    /// As the call says.
+    pub fn wait(mut self) -> Result<T, E> {
         self.attempt.wait(Limit::Unlimited).unwrap_or_else(|| Err(AskError::Taken.into()))
     }
 
     /// Waits for this time at most. Returns `None` if the store has not answered. May block.
     ///
     /// # Errors
-    /// [`ReleaseError`].
-    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<(), ReleaseError>> {
+    /// As the call says.
+    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<T, E>> {
         self.attempt.wait(limit.into())
     }
 
@@ -556,23 +570,26 @@ impl Release {
     }
 }
 
-impl Future for Release {
-    type Output = Result<(), ReleaseError>;
+impl<T: Send + 'static, E: From<AskError> + Send + 'static> Future for Call<T, E> {
+    type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.attempt.poll(cx)
     }
 }
 
-impl Drop for Release {
+impl<T: Send + 'static, E: Send + 'static> Drop for Call<T, E> {
     fn drop(&mut self) {
         self.attempt.lock().moves();
     }
 }
 
-impl fmt::Debug for Release {
+// The answer is not pinned: it is handed out by value.
+impl<T: Send + 'static, E: Send + 'static> Unpin for Call<T, E> {}
+
+impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Call<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Release").finish_non_exhaustive()
+        f.debug_struct("Call").finish_non_exhaustive()
     }
 }
 

@@ -19,11 +19,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use turnwise::{Reply, promise};
+use turnwise::{AskError, Reply, promise};
 
 use crate::actors::inbox::Inboxes;
 use crate::applications::Applications;
-use crate::attempt::{Caller, Home};
+use crate::attempt::{Call, Caller, Home};
 use crate::business::{Business, Handles};
 use crate::error::{ConnectError, StoreError};
 use crate::io::{Here, Io};
@@ -174,6 +174,18 @@ impl Client {
         let (promise, reply) = promise();
         self.spawn(async move { promise.keep(task.await) });
         reply
+    }
+
+    /// Makes a call on the client's thread, for which the end of the program waits.
+    pub(crate) fn make<T, E>(
+        &self,
+        call: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Call<T, E>
+    where
+        T: Send + 'static,
+        E: From<AskError> + Send + 'static,
+    {
+        Call::there(&self.home, call)
     }
 
     /// Returns a step of this client, with its lower bound of fences.

@@ -46,7 +46,7 @@ pub use actors::{
     ActorInfo, Actors, ActorsBuilder, ActorsError, Ask, Asked, DeadLetter, Drained, Drains,
     Fallible, MessageError, NoTime, Outcome, RemoteActor, Successor, Tell, Until, Workers,
 };
-pub use attempt::{Acquire, Release};
+pub use attempt::{Acquire, Call};
 pub use error::{ConnectError, Effect, LockError, Refusal, ReleaseError, StoreError, Votes};
 #[cfg(feature = "sqlite")]
 pub use file::FileStore;

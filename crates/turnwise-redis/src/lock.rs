@@ -11,10 +11,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use turnwise::{Limit, Reply};
+use turnwise::Limit;
 use turnwise_locks::{Fence, Limits, Owner};
 
-use crate::attempt::{Acquire, Caller, Release};
+use crate::attempt::{Acquire, Call, Caller};
 use crate::business::Handles;
 use crate::client::Client;
 use crate::client::Owned;
@@ -55,18 +55,20 @@ pub struct Locks {
     client: Owned,
 }
 
-/// A snapshot of a lock: see [`Locks::info`].
+/// A snapshot of a lock that is held or waited for: see [`Locks::info`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
+    /// The number of holders, which is one at most.
+    pub holders: usize,
     /// The holder: the number of its client, and of its request.
     pub holder: Option<String>,
     /// The rest of its lease, if it is not renewed.
-    pub remaining: Duration,
-    /// The fence of the last hold, if there was one.
+    pub remaining: Option<Duration>,
+    /// The fence of the hold.
     pub fence: Option<Fence>,
     /// The number of waiting requests.
-    pub waiting: u64,
+    pub waiting: usize,
 }
 
 impl Locks {
@@ -155,22 +157,23 @@ impl Locks {
 
     /// Takes a lock from its holder and grants it to the next request. The old holder is notified.
     /// Returns false if the lock is free.
-    pub fn force_release(&self, name: impl AsRef<str>) -> Reply<Result<bool, LockError>> {
+    pub fn force_release(&self, name: impl AsRef<str>) -> Call<bool> {
         self.once(name.as_ref(), Step::Force { place: 1 }, |answer| answer == Answer::Forced(true))
     }
 
-    /// Returns a snapshot of the lock, which may be stale by the time it is read.
-    pub fn info(&self, name: impl AsRef<str>) -> Reply<Result<LockInfo, LockError>> {
-        self.once(name.as_ref(), Step::Look, |answer| match answer {
-            Answer::Seen { holders, fence, waiting } => {
-                let (holder, remaining) = holders
-                    .first()
-                    .map(|(_, token, left)| (Some(token.as_str().to_owned()), *left))
-                    .unwrap_or_default();
-                let fence = (fence > 0).then_some(Fence::from_number(fence));
-                LockInfo { holder, remaining, fence, waiting }
-            }
-            _ => LockInfo { holder: None, remaining: Duration::ZERO, fence: None, waiting: 0 },
+    /// Returns a snapshot of the lock, which may be stale by the time it is read; `None` if it is
+    /// neither held nor waited for.
+    pub fn info(&self, name: impl AsRef<str>) -> Call<Option<LockInfo>> {
+        self.once(name.as_ref(), Step::Look, |answer| {
+            let Answer::Seen { holders, fence, waiting } = answer else { return None };
+            let holder = holders.first();
+            (holder.is_some() || waiting > 0).then(|| LockInfo {
+                holders: holders.len(),
+                holder: holder.map(|(_, token, _)| token.as_str().to_owned()),
+                remaining: holder.map(|(_, _, left)| *left),
+                fence: holder.map(|_| Fence::from_number(fence)),
+                waiting: usize::try_from(waiting).unwrap_or(usize::MAX),
+            })
         })
     }
 
@@ -179,9 +182,9 @@ impl Locks {
         name: &str,
         step: Step,
         read: impl FnOnce(Answer) -> R + Send + 'static,
-    ) -> Reply<Result<R, LockError>> {
+    ) -> Call<R> {
         let (client, key) = (Arc::clone(&self.client), self.client.key("lock", name));
-        self.client.reply(async move {
+        self.client.make(async move {
             let op = client.op(key?, 1, step);
             Ok(read(client.call(&op, client.patience()).await.0?))
         })
@@ -385,9 +388,9 @@ impl Guard {
     /// [owner](Owner).
     ///
     /// Fails with [`ReleaseError::Lost`] if the lock was lost before.
-    pub fn renew(&self, lease: Duration) -> Reply<Result<(), ReleaseError>> {
+    pub fn renew(&self, lease: Duration) -> Call<(), ReleaseError> {
         let (hold, renews) = (self.hold().clone(), self.renews.clone());
-        self.hold().request.client.reply(async move {
+        self.hold().request.client.make(async move {
             let until = hold.tenure.until().timer();
             hold.renew(lease, until, &renews).await
         })
@@ -395,15 +398,15 @@ impl Guard {
 
     /// Releases the lock, and returns whether it was held until then. Of several guards of an
     /// owner, only the last one releases it, and none while the owner asks for the lock again.
-    pub fn release(mut self) -> Release {
-        let Some((hold, share)) = self.gives() else { return Release::over(Ok(())) };
+    pub fn release(mut self) -> Call<(), ReleaseError> {
+        let Some((hold, share)) = self.gives() else { return Call::over(Ok(())) };
         match share.leaves() {
             Ok(leaves) => {
                 let client = hold.request.client.clone();
-                Release::new(&client.home, |caller| release(caller, hold, leaves, None))
+                Call::new(&client.home, |caller| release(caller, hold, leaves, None))
             }
-            Err(_) if hold.tenure.is_lost() => Release::over(Err(ReleaseError::Lost(hold.fence))),
-            Err(_) => Release::over(Ok(())),
+            Err(_) if hold.tenure.is_lost() => Call::over(Err(ReleaseError::Lost(hold.fence))),
+            Err(_) => Call::over(Ok(())),
         }
     }
 }
@@ -411,9 +414,9 @@ impl Guard {
 impl Guard {
     /// Begins a job in the place. Returns true if an earlier job has not ended there, so that the
     /// place is dirty.
-    pub(crate) fn begin(&self) -> Reply<Result<bool, LockError>> {
+    pub(crate) fn begin(&self) -> Call<bool> {
         let hold = self.hold().clone();
-        self.hold().request.client.reply(async move {
+        self.hold().request.client.make(async move {
             let op = hold.request.op(Step::Begin { token: hold.request.token.clone() });
             let client = hold.request.client.clone();
             match client.call(&op, client.patience()).await.0? {
@@ -424,15 +427,15 @@ impl Guard {
     }
 
     /// Ends the job and releases the place, which is clean or quarantined.
-    pub(crate) fn end(mut self, quarantine: bool) -> Release {
+    pub(crate) fn end(mut self, quarantine: bool) -> Call<(), ReleaseError> {
         match self.gives() {
             Some((hold, share)) => {
                 let client = hold.request.client.clone();
                 // A job has no owner.
                 let leaves = share.leaves().unwrap_or_default();
-                Release::new(&client.home, |caller| release(caller, hold, leaves, Some(quarantine)))
+                Call::new(&client.home, |caller| release(caller, hold, leaves, Some(quarantine)))
             }
-            None => Release::over(Ok(())),
+            None => Call::over(Ok(())),
         }
     }
 }

@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use turnwise_locks::{Fence, Limits};
 
-use crate::attempt::{Acquire, Release};
+use crate::attempt::{Acquire, Call};
 use crate::business::Handles;
 use crate::error::{ConnectError, Effect, LockError, ReleaseError, StoreError, Votes};
 use crate::lock::Wanted;
@@ -549,13 +549,13 @@ impl MajorityGuard {
     /// Releases the lock on all nodes, and returns whether it was held until then. The answer comes
     /// when a majority has answered. Requests to the others are repeated until they answer, or
     /// until the client's patience ends.
-    pub fn release(mut self) -> Release {
+    pub fn release(mut self) -> Call<(), ReleaseError> {
         match self.held.take() {
             Some(held) => {
                 let client = held.request.ask.shared.nodes[0].client.clone();
-                Release::there(&client.home, release(held))
+                Call::there(&client.home, release(held))
             }
-            None => Release::over(Ok(())),
+            None => Call::over(Ok(())),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! clean-up. So if the process of a job is killed, the next job in that place cleans it up first. A
 //! place whose clean-up fails is quarantined, and is not granted before it is repaired.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
@@ -46,6 +47,7 @@ use crate::tenure::Lost;
 /// ```
 pub struct SlotPool<T = (), E = Infallible> {
     slots: Slots,
+    lease: Option<Duration>,
     hooks: Arc<Hooks<T, E>>,
 }
 
@@ -53,15 +55,19 @@ pub struct SlotPool<T = (), E = Infallible> {
 #[must_use = "nothing is made before `build`"]
 pub struct SlotPoolBuilder<T = (), E = Infallible> {
     slots: Result<Slots, SlotsError>,
+    lease: Option<Duration>,
     hooks: Hooks<T, E>,
 }
 
 struct Hooks<T, E> {
     set_up: Box<dyn Fn(SlotId) -> Result<T, E> + Send + Sync>,
     clean_up: Option<CleanUp<T, E>>,
+    on_quarantine: Option<OnQuarantine<E>>,
 }
 
 type CleanUp<T, E> = Box<dyn Fn(SlotId, Option<T>) -> Result<(), E> + Send + Sync>;
+
+type OnQuarantine<E> = Box<dyn Fn(SlotId, &SlotError<E>) + Send + Sync>;
 
 /// The place of a job, and the value of its set-up, which it leads to.
 pub struct Slot<T> {
@@ -78,14 +84,11 @@ pub enum SlotError<E> {
     NotAcquired(LockError),
     /// The set-up failed. The place was cleaned up.
     SetUp(E),
-    /// The place was dirty, as an earlier job there did not end, and its clean-up failed. The place
-    /// is quarantined.
-    CleanUp {
-        /// The place.
-        slot: SlotId,
-        /// The error of the clean-up.
-        error: E,
-    },
+    /// The clean-up failed: after the job, or before it, as an earlier job there did not end. The
+    /// place is quarantined.
+    CleanUp(E),
+    /// The clean-up panicked, with this text. The place is quarantined.
+    CleanUpPanicked(String),
 }
 
 /// Why a job was not run, or what became of its place.
@@ -105,8 +108,8 @@ pub enum RunSlotError<R, E> {
         value: R,
         /// The place.
         slot: SlotId,
-        /// The error of the clean-up.
-        error: E,
+        /// [`SlotError::CleanUp`] or [`SlotError::CleanUpPanicked`].
+        error: SlotError<E>,
     },
     /// The job has run, and its place was cleaned up, but the store does not answer. The next job
     /// there may clean it up once more.
@@ -123,23 +126,25 @@ type Left = Option<(Guard, bool)>;
 
 impl SlotPoolBuilder {
     pub(crate) fn new(slots: Result<Slots, SlotsError>) -> Self {
-        let hooks = Hooks { set_up: Box::new(|_| Ok(())), clean_up: None };
-        SlotPoolBuilder { slots, hooks }
+        let hooks = Hooks { set_up: Box::new(|_| Ok(())), clean_up: None, on_quarantine: None };
+        SlotPoolBuilder { slots, lease: None, hooks }
     }
 
     /// Makes a place ready for each use, and the value that its job has. Its types are those of the
     /// pool.
     ///
     /// # Panics
-    /// If it comes after [`clean_up`](Self::clean_up).
+    /// If it comes after [`clean_up`](Self::clean_up) or [`on_quarantine`](Self::on_quarantine).
     #[track_caller]
     pub fn set_up<T, E>(
         self,
         set_up: impl Fn(SlotId) -> Result<T, E> + Send + Sync + 'static,
     ) -> SlotPoolBuilder<T, E> {
-        assert!(self.hooks.clean_up.is_none(), "`set_up` comes before `clean_up`");
-        let hooks = Hooks { set_up: Box::new(set_up), clean_up: None };
-        SlotPoolBuilder { slots: self.slots, hooks }
+        let Hooks { clean_up, on_quarantine, .. } = self.hooks;
+        assert!(clean_up.is_none(), "`set_up` comes before `clean_up`");
+        assert!(on_quarantine.is_none(), "`set_up` comes before `on_quarantine`");
+        let hooks = Hooks { set_up: Box::new(set_up), clean_up: None, on_quarantine: None };
+        SlotPoolBuilder { slots: self.slots, lease: self.lease, hooks }
     }
 }
 
@@ -155,12 +160,51 @@ impl<T, E> SlotPoolBuilder<T, E> {
         self
     }
 
+    /// The maximum duration of a job, set-up and clean-up included, unless the
+    /// [limits](Limits::lease) of its call say otherwise. At its end the place is lost, and the
+    /// next job there cleans it up first. Without this, a place is held until its job ends.
+    ///
+    /// # Panics
+    /// If it is zero.
+    #[track_caller]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        assert!(!lease.is_zero(), "a lease needs some time");
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Sets a listener for places that a job of this program quarantines, as their clean-up failed
+    /// or panicked. Called on the thread of the clean-up; its own panics are ignored.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_redis::{Limits, Remote};
+    ///
+    /// let boxes = Remote::in_memory()
+    ///     .slot_pool("boxes", 2)
+    ///     .set_up(|_| Ok::<_, String>(()))
+    ///     .clean_up(|_, _| Err("the disk is full".to_owned()))
+    ///     .on_quarantine(|slot, error| println!("box {slot}: {error}"))
+    ///     .build()?;
+    /// assert!(boxes.run(Limits::NONE, |_| ()).is_err());
+    /// assert_eq!(boxes.slots().info().wait()?.quarantined, [1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_quarantine(
+        mut self,
+        tell: impl Fn(SlotId, &SlotError<E>) + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.on_quarantine = Some(Box::new(tell));
+        self
+    }
+
     /// Makes the pool. Nothing is sent.
     ///
     /// # Errors
     /// [`SlotsError`].
     pub fn build(self) -> Result<SlotPool<T, E>, SlotsError> {
-        Ok(SlotPool { slots: self.slots?, hooks: Arc::new(self.hooks) })
+        let SlotPoolBuilder { slots, lease, hooks } = self;
+        Ok(SlotPool { slots: slots?, lease, hooks: Arc::new(hooks) })
     }
 }
 
@@ -177,16 +221,15 @@ impl<T, E> SlotPool<T, E> {
     /// [`RunSlotError`], which contains the job's value if it has run.
     ///
     /// # Panics
-    /// With the panic of the set-up or of the job, after its place was cleaned up; or with that of
-    /// the clean-up, after its place was quarantined.
+    /// With the panic of the set-up or of the job, after its place was cleaned up.
     pub fn run<R>(
         &self,
         limits: impl Into<Limits>,
         job: impl FnOnce(&mut Slot<T>) -> R,
     ) -> Result<R, RunSlotError<R, E>> {
-        let guard = self.slots.acquire(limits).wait().map_err(SlotError::NotAcquired);
+        let guard = self.slots.acquire(self.limits(limits)).wait().map_err(SlotError::NotAcquired);
         let guard = guard.map_err(RunSlotError::NotStarted)?;
-        let begun = guard.begin().wait().unwrap_or_else(|error| Err(error.into()));
+        let begun = guard.begin().wait();
         let mut slot = match self.start(guard, begun) {
             Ok(slot) => slot,
             Err((error, left)) => {
@@ -199,7 +242,7 @@ impl<T, E> SlotPool<T, E> {
         let ended = catch_unwind(AssertUnwindSafe(|| job(&mut slot)));
         let Slot { guard, id, value } = slot;
         let cleaned = self.clean(id, Some(value));
-        let released = guard.end(!matches!(cleaned, Ok(Ok(())))).wait();
+        let released = guard.end(cleaned.is_err()).wait();
         result(id, ended, cleaned, released)
     }
 
@@ -213,9 +256,9 @@ impl<T, E> SlotPool<T, E> {
         limits: impl Into<Limits>,
         job: impl AsyncFnOnce(&mut Slot<T>) -> R,
     ) -> Result<R, RunSlotError<R, E>> {
-        let guard = self.slots.acquire(limits).await.map_err(SlotError::NotAcquired);
+        let guard = self.slots.acquire(self.limits(limits)).await.map_err(SlotError::NotAcquired);
         let guard = guard.map_err(RunSlotError::NotStarted)?;
-        let begun = guard.begin().await.unwrap_or_else(|error| Err(error.into()));
+        let begun = guard.begin().await;
         let mut slot = match self.start(guard, begun) {
             Ok(slot) => slot,
             Err((error, left)) => {
@@ -229,18 +272,37 @@ impl<T, E> SlotPool<T, E> {
         let returned = job(&mut slot).await;
         let Slot { guard, id, value } = slot;
         let cleaned = self.clean(id, Some(value));
-        let released = guard.end(!matches!(cleaned, Ok(Ok(())))).await;
+        let released = guard.end(cleaned.is_err()).await;
         result(id, Ok(returned), cleaned, released)
     }
 
-    fn clean(&self, id: SlotId, value: Option<T>) -> thread::Result<Result<(), E>> {
-        catch_unwind(AssertUnwindSafe(|| match &self.hooks.clean_up {
+    /// The limits of a job, with the lease of the pool if it has none of its own.
+    fn limits(&self, limits: impl Into<Limits>) -> Limits {
+        let limits = limits.into();
+        match self.lease {
+            Some(lease) if limits.leased().is_none() => limits.lease(lease),
+            _ => limits,
+        }
+    }
+
+    /// Cleans a place up, which has to be quarantined if that fails.
+    fn clean(&self, id: SlotId, value: Option<T>) -> Result<(), SlotError<E>> {
+        let cleaned = catch_unwind(AssertUnwindSafe(|| match &self.hooks.clean_up {
             Some(clean_up) => clean_up(id, value),
             None => {
                 drop(value);
                 Ok(())
             }
-        }))
+        }));
+        let error = match cleaned {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => SlotError::CleanUp(error),
+            Err(payload) => SlotError::CleanUpPanicked(text(&*payload)),
+        };
+        if let Some(tell) = &self.hooks.on_quarantine {
+            let _ = catch_unwind(AssertUnwindSafe(|| tell(id, &error)));
+        }
+        Err(error)
     }
 
     /// Cleans a dirty place up, and sets it up.
@@ -255,24 +317,15 @@ impl<T, E> SlotPool<T, E> {
         };
         let id = SlotId::from_index(guard.place() as usize - 1);
         let Some(id) = id else { unreachable!("a pool has as many places") };
-        if dirty {
-            match self.clean(id, None) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    return Err((SlotError::CleanUp { slot: id, error }, Some((guard, true))));
-                }
-                Err(panic) => {
-                    drop(guard.end(true));
-                    resume_unwind(panic)
-                }
-            }
+        if dirty && let Err(error) = self.clean(id, None) {
+            return Err((error, Some((guard, true))));
         }
         let failed = match catch_unwind(AssertUnwindSafe(|| (self.hooks.set_up)(id))) {
             Ok(Ok(value)) => return Ok(Slot { guard, id, value }),
             Ok(Err(error)) => Ok(SlotError::SetUp(error)),
             Err(panic) => Err(panic),
         };
-        let quarantine = !matches!(self.clean(id, None), Ok(Ok(())));
+        let quarantine = self.clean(id, None).is_err();
         match failed {
             Ok(error) => Err((error, Some((guard, quarantine)))),
             Err(panic) => {
@@ -286,17 +339,23 @@ impl<T, E> SlotPool<T, E> {
 fn result<R, E>(
     slot: SlotId,
     ended: thread::Result<R>,
-    cleaned: thread::Result<Result<(), E>>,
+    cleaned: Result<(), SlotError<E>>,
     released: Result<(), ReleaseError>,
 ) -> Result<R, RunSlotError<R, E>> {
     let value = ended.unwrap_or_else(|panic| resume_unwind(panic));
     match (cleaned, released) {
-        (Err(panic), _) => resume_unwind(panic),
-        (Ok(Err(error)), _) => Err(RunSlotError::CleanUp { value, slot, error }),
-        (Ok(Ok(())), Ok(())) => Ok(value),
-        (Ok(Ok(())), Err(ReleaseError::Lost(_))) => Err(RunSlotError::Lost { value }),
-        (Ok(Ok(())), Err(error)) => Err(RunSlotError::Store { value, error }),
+        (Err(error), _) => Err(RunSlotError::CleanUp { value, slot, error }),
+        (Ok(()), Ok(())) => Ok(value),
+        (Ok(()), Err(ReleaseError::Lost(_))) => Err(RunSlotError::Lost { value }),
+        (Ok(()), Err(error)) => Err(RunSlotError::Store { value, error }),
     }
+}
+
+/// The text of a panic.
+fn text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a text").to_owned()
 }
 
 impl<T> Slot<T> {
@@ -347,7 +406,7 @@ impl<T> DerefMut for Slot<T> {
 
 impl<T, E> Clone for SlotPool<T, E> {
     fn clone(&self) -> Self {
-        SlotPool { slots: self.slots.clone(), hooks: self.hooks.clone() }
+        SlotPool { slots: self.slots.clone(), lease: self.lease, hooks: self.hooks.clone() }
     }
 }
 
@@ -397,9 +456,8 @@ impl<E: fmt::Display> fmt::Display for SlotError<E> {
         match self {
             SlotError::NotAcquired(error) => error.fmt(f),
             SlotError::SetUp(error) => write!(f, "the set-up failed: {error}"),
-            SlotError::CleanUp { slot, error } => {
-                write!(f, "slot {slot} cannot be cleaned up: {error}")
-            }
+            SlotError::CleanUp(error) => write!(f, "the clean-up failed: {error}"),
+            SlotError::CleanUpPanicked(text) => write!(f, "the clean-up panicked: {text}"),
         }
     }
 }
@@ -412,7 +470,7 @@ impl<R, E: fmt::Display> fmt::Display for RunSlotError<R, E> {
             RunSlotError::NotStarted(error) => write!(f, "the job was not run: {error}"),
             RunSlotError::Lost { .. } => f.write_str("the job has run, and its slot was lost"),
             RunSlotError::CleanUp { slot, error, .. } => {
-                write!(f, "the job has run, and slot {slot} cannot be cleaned up: {error}")
+                write!(f, "the job has run; slot {slot}: {error}")
             }
             RunSlotError::Store { error, .. } => write!(f, "the job has run: {error}"),
         }

@@ -7,10 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnwise::Reply;
 use turnwise_locks::Limits;
 
-use crate::attempt::Acquire;
+use crate::attempt::{Acquire, Call};
 use crate::client::Owned;
 use crate::error::LockError;
 use crate::lock::{Guard, Wanted, acquire};
@@ -89,7 +88,7 @@ pub struct SlotsInfo {
     /// The number of free places.
     pub free: u32,
     /// The number of waiting requests.
-    pub waiting: u64,
+    pub waiting: usize,
 }
 
 impl Slots {
@@ -124,18 +123,18 @@ impl Slots {
 
     /// Takes a place from its holder and grants it to the next request. The old holder is notified.
     /// Returns false if the place is free.
-    pub fn force_release(&self, place: u32) -> Reply<Result<bool, LockError>> {
+    pub fn force_release(&self, place: u32) -> Call<bool> {
         self.once(Step::Force { place }, |answer| answer == Answer::Forced(true))
     }
 
     /// Returns a quarantined place to the pool. The next job there cleans it up first. Returns
     /// false if the place is not quarantined.
-    pub fn repair(&self, place: u32) -> Reply<Result<bool, LockError>> {
+    pub fn repair(&self, place: u32) -> Call<bool> {
         self.once(Step::Repair { place }, |answer| answer == Answer::Forced(true))
     }
 
     /// Returns a snapshot of the pool, which may be stale by the time it is read.
-    pub fn info(&self) -> Reply<Result<SlotsInfo, LockError>> {
+    pub fn info(&self) -> Call<SlotsInfo> {
         let places = self.places;
         self.once(Step::Look, move |answer| {
             let (holders, waiting) = match answer {
@@ -148,6 +147,7 @@ impl Slots {
                 let bad = token == Token::quarantine(place);
                 if bad { quarantined.push(place) } else { held.push(place) }
             }
+            let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
             SlotsInfo { held, quarantined, free, waiting }
         })
     }
@@ -156,10 +156,10 @@ impl Slots {
         &self,
         step: Step,
         read: impl FnOnce(Answer) -> R + Send + 'static,
-    ) -> Reply<Result<R, LockError>> {
+    ) -> Call<R> {
         let op = self.client.op(self.key.clone(), self.places, step);
         let client = Arc::clone(&self.client);
-        self.client.reply(async move {
+        self.client.make(async move {
             match client.call(&op, client.patience()).await.0? {
                 Answer::Differs { places } => Err(LockError::OtherPlaces { places }),
                 answer => Ok(read(answer)),

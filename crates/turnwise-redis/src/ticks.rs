@@ -9,12 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use turnwise::AskError;
 pub use turnwise_locks::ticks::{Schedule, TickNumber};
 
 use crate::attempt::{Acquire, Caller};
 use crate::business::Handles;
 use crate::client::Owned;
-use crate::error::LockError;
+use crate::error::{LockError, StoreError};
 use crate::lock::Guard;
 use crate::name::NameError;
 use crate::requests::{Request, Share};
@@ -26,15 +27,15 @@ use crate::time::Moment;
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_redis::ticks::Attendance;
+/// use turnwise_redis::ticks::NotMine;
 /// use turnwise_redis::Remote;
 ///
 /// let hourly = Remote::in_memory().ticks().job("backup", Duration::from_secs(3600))?;
-/// let Attendance::Mine(run) = hourly.attend().wait()? else { panic!("it is taken") };
+/// let run = hourly.take().wait()?;
 /// println!("tick {} is this program's", run.tick());
 /// drop(run);
 /// // Once an hour, however short it was.
-/// assert!(matches!(hourly.attend().wait()?, Attendance::Taken { .. }));
+/// assert!(matches!(hourly.take().wait(), Err(NotMine::Taken { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -106,6 +107,18 @@ impl fmt::Display for NotMine {
 
 impl std::error::Error for NotMine {}
 
+impl From<StoreError> for NotMine {
+    fn from(error: StoreError) -> Self {
+        NotMine::Failed(error.into())
+    }
+}
+
+impl From<AskError> for NotMine {
+    fn from(error: AskError) -> Self {
+        NotMine::Failed(error.into())
+    }
+}
+
 impl OncePerTick {
     pub(crate) fn new(ticks: Ticks, schedule: Schedule) -> Result<Self, JobError> {
         let (every, offset) = schedule.period().ok_or(JobError::OwnSchedule)?;
@@ -123,7 +136,7 @@ impl OncePerTick {
     }
 
     /// A run that lasts beyond its tick does not keep others from running the next one: see
-    /// [`Job::overlapping`].
+    /// [`Job::allow_overlap`].
     #[must_use]
     pub fn allow_overlap(self) -> Self {
         OncePerTick { overlap: true, ..self }
@@ -141,7 +154,7 @@ impl OncePerTick {
     /// # Panics
     /// With the job's own panic.
     pub fn try_run<R>(&self, job: &str, f: impl FnOnce(TickNumber) -> R) -> Result<R, NotMine> {
-        let run = self.mine(self.attend(job).wait())?;
+        let run = self.take(job).wait().map_err(|why| self.until(why))?;
         Ok(f(run.tick()))
     }
 
@@ -155,18 +168,18 @@ impl OncePerTick {
         job: &str,
         f: impl AsyncFnOnce(TickNumber) -> R,
     ) -> Result<R, NotMine> {
-        let run = self.mine(self.attend(job).await)?;
+        let run = self.take(job).await.map_err(|why| self.until(why))?;
         Ok(f(run.tick()).await)
     }
 
-    fn attend(&self, job: &str) -> Acquire<Attendance> {
+    fn take(&self, job: &str) -> Acquire<JobRun, NotMine> {
         let job = match self.ticks.job(job, self.every) {
             Ok(job) => job,
-            Err(JobError::Name(error)) => return Acquire::over(Err(error.into())),
+            Err(JobError::Name(error)) => return Acquire::over(Err(NotMine::Failed(error.into()))),
             Err(JobError::Step | JobError::OwnSchedule) => unreachable!("it was looked at"),
         };
         let job = job.offset(self.offset.saturating_add(self.later()));
-        if self.overlap { job.overlapping().attend() } else { job.attend() }
+        if self.overlap { job.allow_overlap().take() } else { job.take() }
     }
 
     /// A job counts to the nearest tick. So half a tick later, it counts from the beginning of one.
@@ -174,18 +187,12 @@ impl OncePerTick {
         if self.nearest { Duration::ZERO } else { self.every / 2 }
     }
 
-    /// The run of a tick that is this program's.
-    fn mine(&self, attended: Result<Attendance, LockError>) -> Result<JobRun, NotMine> {
-        // It was counted half a tick later, or not.
-        let until = |next: Duration| next.saturating_sub(self.later());
-        match attended {
-            Ok(Attendance::Mine(run)) => Ok(run),
-            Ok(Attendance::Taken { next }) => Err(NotMine::Taken { next: until(next) }),
-            Ok(Attendance::StillRunning { tick, next }) => {
-                Err(NotMine::StillRunning { tick, next: until(next) })
-            }
-            Err(error) => Err(NotMine::Failed(error)),
+    /// The next tick was counted half a tick later, or not.
+    fn until(&self, mut why: NotMine) -> NotMine {
+        if let NotMine::Taken { next } | NotMine::StillRunning { next, .. } = &mut why {
+            *next = next.saturating_sub(self.later());
         }
+        why
     }
 }
 
@@ -223,26 +230,6 @@ impl fmt::Display for JobError {
 }
 
 impl std::error::Error for JobError {}
-
-/// The outcome of an attempt to run a job.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Attendance {
-    /// The tick belongs to this program.
-    Mine(JobRun),
-    /// The tick has run, or runs, elsewhere.
-    Taken {
-        /// The time until the next tick.
-        next: Duration,
-    },
-    /// A run of an earlier tick has not ended.
-    StillRunning {
-        /// The number of that tick.
-        tick: TickNumber,
-        /// The time until the next tick.
-        next: Duration,
-    },
-}
 
 /// A run of a job, which ends when this is dropped.
 #[derive(Debug)]
@@ -291,7 +278,7 @@ impl Job {
     /// Takes a tick also while a run of an earlier one has not ended. [The guard](JobRun::guard) of
     /// the earlier run counts as lost from then on; the run itself is not stopped.
     #[must_use]
-    pub fn overlapping(self) -> Self {
+    pub fn allow_overlap(self) -> Self {
         Job { overlap: true, ..self }
     }
 
@@ -300,12 +287,10 @@ impl Job {
     ///
     /// The run is renewed until it is dropped. If its client dies, the tick is not run again, and
     /// the next one is free when the client's [lease](crate::RemoteBuilder::lease) is over.
-    pub fn attend(&self) -> Acquire<Attendance> {
-        let handed = |attendance: &mut Attendance, handles: &Handles| {
-            if let Attendance::Mine(run) = attendance {
-                run.guard.handed(handles);
-            }
-        };
+    ///
+    /// Fails with [`NotMine`] if the tick is not this program's.
+    pub fn take(&self) -> Acquire<JobRun, NotMine> {
+        let handed = |run: &mut JobRun, handles: &Handles| run.guard.handed(handles);
         let request = Request::take(&self.client, &self.key, 1, None);
         let name = self.name.clone();
         let Job { every, offset, overlap, .. } = *self;
@@ -321,21 +306,21 @@ async fn take(
     request: Share,
     name: Arc<str>,
     (every, offset, overlap): (Duration, Duration, bool),
-) -> Result<Attendance, LockError> {
+) -> Result<JobRun, NotMine> {
     let client = request.client.clone();
     let (token, lease) = (request.token.clone(), client.lease());
     let step = Step::Attend { token, every, offset, lease, overlap };
     let sent = Moment::now();
-    Ok(match request.ask(&caller, step, client.patience()).await? {
+    Err(match request.ask(&caller, step, client.patience()).await? {
         Answer::Mine { tick, fence } => {
             let guard = Guard::of_run(request, name, fence, sent);
-            Attendance::Mine(JobRun { tick: TickNumber(tick), guard })
+            return Ok(JobRun { tick: TickNumber(tick), guard });
         }
         Answer::StillRunning { tick, next } => {
-            Attendance::StillRunning { tick: TickNumber(tick), next }
+            NotMine::StillRunning { tick: TickNumber(tick), next }
         }
-        Answer::Taken { next } => Attendance::Taken { next },
-        _ => return Err(LockError::Closed),
+        Answer::Taken { next } => NotMine::Taken { next },
+        _ => NotMine::Failed(LockError::Closed),
     })
 }
 

@@ -16,14 +16,14 @@ use turnwise_redis::{
 };
 
 fn status(admission: &Admission) -> Status {
-    admission.status().wait().unwrap().unwrap()
+    admission.status().wait().unwrap()
 }
 
 /// Returns all rows, by small pages.
 fn rows(admission: &Admission) -> Vec<Row> {
     let mut all = Vec::new();
     loop {
-        let page = admission.rows(all.len() as u64, 3).wait().unwrap().unwrap();
+        let page = admission.rows(all.len() as u64, 3).wait().unwrap();
         if page.is_empty() {
             return all;
         }
@@ -81,7 +81,7 @@ contract! {
         }
         assert_eq!(rows(&admissions[0]).len(), 1);
         // An admitted applicant gets its place after the close, too.
-        admissions[1].close().wait().unwrap().unwrap();
+        admissions[1].close().wait().unwrap();
         assert_eq!(admissions[2].admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
         assert_eq!(admissions[2].reserve("ada").wait().unwrap_err(), Refused::Duplicate { place: 1 });
         assert_eq!(admissions[0].admit("bob", "").wait(), Err(Refused::Closed { limit: 50 }));
@@ -103,12 +103,12 @@ contract! {
         for n in 0..3 {
             let name = format!("w{n}");
             wait.push(admissions[n % 3].admit(&name, name.clone()));
-            until("it waits", || status(&admissions[0]).waiting == n as u64 + 1);
+            until("it waits", || status(&admissions[0]).waiting == n + 1);
         }
         let again = admissions[2].reserve_within("w2", Limits::wait(Duration::ZERO)).wait();
         assert_eq!(again.unwrap_err(), Refused::Pending { place: None });
         let (first, second) = (ada.fence(), bob.fence());
-        bob.cancel().wait().unwrap().unwrap();
+        bob.cancel().wait().unwrap();
         let mut wait = wait.into_iter();
         let admitted = wait.next().unwrap().wait().unwrap();
         assert_eq!(admitted.place, 2);
@@ -134,7 +134,7 @@ contract! {
         assert!(matches!(late, Err(Refused::TimedOut { .. } | Refused::Store(_))), "{late:?}");
         assert!(!reservation.is_lost());
         let (place, fence) = (reservation.place(), reservation.fence());
-        let admitted = reservation.confirm("later").wait().unwrap().unwrap();
+        let admitted = reservation.confirm("later").wait().unwrap();
         assert_eq!((admitted.place, admitted.fence), (place, fence));
         assert_eq!(other.admit("bob", "").wait(), Err(Refused::Closed { limit: 1 }));
         let rows = rows(&other);
@@ -152,8 +152,8 @@ contract! {
         assert!(new.fence() > old.fence());
         until("it learns of it", || old.is_lost());
         let fence = old.fence();
-        assert_eq!(old.confirm("too late").wait().unwrap(), Err(Refused::Lost(fence)));
-        new.confirm("in time").wait().unwrap().unwrap();
+        assert_eq!(old.confirm("too late").wait(), Err(Refused::Lost(fence)));
+        new.confirm("in time").wait().unwrap();
         let rows = rows(&admissions[0]);
         assert_eq!((rows.len(), &*rows[0].applicant), (1, "bob"));
     }
@@ -195,13 +195,13 @@ contract! {
         let held = admissions[0].reserve("ada").wait().unwrap();
         let waits: Vec<_> = (0..6).map(|n| admissions[n % 3].admit(format!("w{n}"), "")).collect();
         until("they wait", || status(&admissions[0]).waiting == 6);
-        admissions[1].close().wait().unwrap().unwrap();
+        admissions[1].close().wait().unwrap();
         for asked in waits {
             assert_eq!(asked.wait(), Err(Refused::Closed { limit: 1 }));
         }
         assert_eq!(admissions[2].reserve("bob").wait().unwrap_err(), Refused::Closed { limit: 1 });
         // A reserved place is kept.
-        held.confirm("").wait().unwrap().unwrap();
+        held.confirm("").wait().unwrap();
         assert_eq!(status(&admissions[2]).count, 1);
     }
 
@@ -223,7 +223,7 @@ contract! {
                                     let limits = Limits::NONE.lease(Duration::from_millis(50));
                                     // Left to its lease, so it may be late.
                                     admission.reserve_within(&name, limits).wait().and_then(|held| {
-                                        held.confirm(name.clone()).wait().unwrap()
+                                        held.confirm(name.clone()).wait()
                                     })
                                 }
                                 2 => match admission.reserve(&name).wait() {
@@ -231,7 +231,7 @@ contract! {
                                     Err(refused) => Err(refused),
                                 },
                                 _ => admission.reserve(&name).wait().and_then(|held| {
-                                    held.confirm(name.clone()).wait().unwrap()
+                                    held.confirm(name.clone()).wait()
                                 }),
                             };
                             match answer {
@@ -274,21 +274,21 @@ contract! {
         let held = admission.reserve_within("ada", Limits::wait(Duration::MAX).lease(Duration::MAX));
         let held = held.wait().unwrap();
         assert!(held.remaining() > Duration::from_secs(1 << 30));
-        assert_eq!(held.confirm(huge.clone()).wait().unwrap(), too_huge);
+        assert_eq!(held.confirm(huge.clone()).wait(), too_huge);
         until("it is given back", || status(&admission).reserved == 0);
         // Any bytes are a row, and any text is an applicant.
         let odd = "o'd {}:q \r\n\u{0} r 1 2 3";
         admission.admit(odd, &huge[1..]).wait().unwrap();
         let row = rows(&admission).remove(0);
         assert_eq!((&*row.applicant, row.row.len()), (odd, 65_536));
-        assert_eq!(admission.rows(0, 0).wait().unwrap().unwrap(), []);
-        assert_eq!(admission.rows(u64::MAX, u32::MAX).wait().unwrap().unwrap(), []);
+        assert_eq!(admission.rows(0, 0).wait().unwrap(), []);
+        assert_eq!(admission.rows(u64::MAX, u32::MAX).wait().unwrap(), []);
         let other = world.client(builder()).admission("a {} %\u{7}", 7).unwrap();
         let differs = Refused::OtherLimit { limit: 1_000_000_000 };
         assert_eq!(other.admit("bob", "").wait().unwrap_err(), differs);
         assert_eq!(other.reserve("bob").wait().unwrap_err(), differs);
-        assert_eq!(other.status().wait().unwrap().unwrap_err(), differs);
-        assert_eq!(other.close().wait().unwrap().unwrap_err(), differs);
+        assert_eq!(other.status().wait().unwrap_err(), differs);
+        assert_eq!(other.close().wait().unwrap_err(), differs);
         assert!(!status(&admission).closed);
     }
 }
@@ -306,7 +306,7 @@ fn a_server_that_is_gone_is_told() {
     server.kill();
     let told = waits.wait();
     assert!(matches!(told, Err(Refused::Store(_))), "{told:?}");
-    let confirmed = held.confirm("").wait().unwrap();
+    let confirmed = held.confirm("").wait();
     assert!(matches!(confirmed, Err(Refused::Store(_))), "{confirmed:?}");
 }
 
@@ -329,7 +329,7 @@ fn memory_is_full() {
     let began = Instant::now();
     until("it was kept", || began.elapsed() > Duration::from_millis(900));
     assert!(!held.is_lost());
-    held.confirm("").wait().unwrap().unwrap();
+    held.confirm("").wait().unwrap();
     assert_eq!(rows(&admission).len(), 1);
 }
 
@@ -344,7 +344,7 @@ fn rows_outlive_the_power_failure() {
     server.kill();
     server.run();
     assert_eq!(admission.admit("ada", "").wait(), Err(Refused::Duplicate { place: 1 }));
-    let confirmed = reserved.confirm("2").wait().unwrap().unwrap();
+    let confirmed = reserved.confirm("2").wait().unwrap();
     let next = admission.admit("cyd", "3").wait().unwrap();
     assert!(admitted.fence < confirmed.fence && confirmed.fence < next.fence);
     let rows: Vec<_> = rows(&admission).into_iter().map(|row| (row.place, row.row)).collect();
@@ -412,7 +412,7 @@ fn who_is_refused_is_not_in() {
         admission.admit_within("bob", "", Limits::wait(Duration::ZERO)).wait(),
         Err(Refused::Busy)
     );
-    held.cancel().wait().unwrap().unwrap();
+    held.cancel().wait().unwrap();
     let copy = late.copy.lock().unwrap().take().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(store.call(&copy)), Ok(Answer::Admission(AdmissionAnswer::Gone)));

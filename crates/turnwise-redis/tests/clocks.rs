@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise::VirtualClock;
-use turnwise_redis::ticks::Attendance;
+use turnwise_redis::ticks::NotMine;
 use turnwise_redis::{Limits, MemoryStore, Remote};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -11,9 +11,9 @@ const EARLY: Duration = Duration::from_millis(80);
 
 fn runs(remote: &Remote) -> bool {
     let job = remote.ticks().job("backup", HOUR).unwrap();
-    match job.attend().wait().unwrap() {
-        Attendance::Mine(_) => true,
-        Attendance::Taken { .. } => false,
+    match job.take().wait() {
+        Ok(_) => true,
+        Err(NotMine::Taken { .. }) => false,
         other => panic!("{other:?}"),
     }
 }
@@ -44,8 +44,8 @@ fn next_is_when_a_tick_begins() {
     let job = remote.ticks().job("backup", HOUR).unwrap();
     for (passed, left) in [(Duration::ZERO, HOUR + EARLY), (EARLY * 2, HOUR - EARLY)] {
         clock.advance(passed);
-        match job.attend().wait().unwrap() {
-            Attendance::Taken { next } => assert_eq!(next, left),
+        match job.take().wait() {
+            Err(NotMine::Taken { next }) => assert_eq!(next, left),
             other => panic!("{other:?}"),
         }
     }

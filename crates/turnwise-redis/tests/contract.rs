@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::world::{World, builder, contract};
 use support::{Dice, until};
 use turnwise_redis::slots::{RunSlotError, SlotError};
-use turnwise_redis::ticks::{Attendance, NotMine, Schedule};
+use turnwise_redis::ticks::{NotMine, Schedule};
 use turnwise_redis::{
     Fenced, FencedError, Limits, LockError, NameError, Owner, ReleaseError, Slot, SlotId, SlotPool,
 };
@@ -48,10 +48,7 @@ contract! {
         assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
         assert_eq!(file.with(fences[fences.len() - 1], |n| *n), Ok(6 * rounds));
         let locks = clients[0].locks();
-        until("nothing remains", || {
-            let info = locks.info("a").wait().unwrap().unwrap();
-            (info.holder, info.waiting) == (None, 0)
-        });
+        until("nothing remains", || locks.info("a").wait().unwrap().is_none());
     }
 
     fn first_come_first_served(world) {
@@ -68,7 +65,7 @@ contract! {
                 drop(guard);
             }));
             let locks = clients[0].locks();
-            until("it waits", || locks.info("a").wait().unwrap().unwrap().waiting == number as u64 + 1);
+            until("it waits", || locks.info("a").wait().unwrap().is_some_and(|it| it.waiting == number + 1));
         }
         drop(first);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -85,16 +82,16 @@ contract! {
         let told = LockError::OtherPlaces { places: 2 };
         assert_eq!(four.acquire(Limits::NONE).wait().unwrap_err(), told);
         assert_eq!(one.acquire(Limits::wait(Duration::ZERO)).wait().unwrap_err(), told);
-        assert_eq!(four.info().wait().unwrap().unwrap_err(), told);
+        assert_eq!(four.info().wait().unwrap_err(), told);
         drop(held);
-        until("nobody holds one", || two.info().wait().unwrap().unwrap().held.is_empty());
+        until("nobody holds one", || two.info().wait().unwrap().held.is_empty());
         let places: Vec<_> = (0..4).map(|_| four.acquire(Limits::NONE).wait().unwrap()).collect();
         let numbers: Vec<_> = places.iter().map(|guard| guard.place()).collect();
         assert_eq!(numbers, [1, 2, 3, 4]);
         let told = LockError::OtherPlaces { places: 4 };
         assert_eq!(two.acquire(Limits::NONE).wait().unwrap_err(), told);
         drop(places);
-        until("nobody holds one", || four.info().wait().unwrap().unwrap().held.is_empty());
+        until("nobody holds one", || four.info().wait().unwrap().held.is_empty());
         assert_eq!(one.acquire(Limits::NONE).wait().unwrap().place(), 1);
     }
 
@@ -137,7 +134,7 @@ contract! {
                 () = has_started => {}
             }
         });
-        until("it is given back", || pools[1].slots().info().wait().unwrap().unwrap().free == 2);
+        until("it is given back", || pools[1].slots().info().wait().unwrap().free == 2);
         assert_eq!(number(&pools[1]), Ok(0));
         assert_eq!(*cleaned.lock().unwrap(), [(0, Some(8)), (0, None), (0, Some(8))]);
         // The place of a job that panics is cleaned up.
@@ -176,31 +173,49 @@ contract! {
             true => Err(format!("box {slot} is stuck")),
             false => Ok(()),
         });
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listener = told.clone();
+        let pool = pool.on_quarantine(move |slot, error| {
+            listener.lock().unwrap().push((slot.index(), error.clone()));
+            panic!("a listener");
+        });
         let pool = pool.build().unwrap();
         let ran = pool.run(Limits::NONE, |slot| slot.id().index());
-        let (slot, error) = (SlotId::from_index(0).unwrap(), "box 0 is stuck".to_owned());
+        let slot = SlotId::from_index(0).unwrap();
+        let error = SlotError::CleanUp("box 0 is stuck".to_owned());
         assert_eq!(ran, Err(RunSlotError::CleanUp { value: 0, slot, error: error.clone() }));
-        let info = slots.info().wait().unwrap().unwrap();
+        let info = slots.info().wait().unwrap();
         assert_eq!((info.held.len(), &info.quarantined[..], info.free), (0, &[1][..], 1));
         assert_eq!(pool.run(Limits::NONE, |slot| slot.id().index()), Ok(1));
         let held = slots.acquire(Limits::NONE).wait().unwrap();
         assert!(matches!(slots.try_acquire().wait(), Err(LockError::Busy { .. })));
         // Repaired, and still dirty: the next job cleans it up first, or reports that it cannot.
-        let repaired = slots.repair(1).wait().unwrap().unwrap();
+        let repaired = slots.repair(1).wait().unwrap();
         assert!(repaired || !world.is_sound());
         let ran = pool.run(Limits::NONE, |_| ());
-        let not_clean = SlotError::CleanUp { slot, error };
-        assert_eq!(ran, Err(RunSlotError::NotStarted(not_clean)));
+        assert_eq!(ran, Err(RunSlotError::NotStarted(error.clone())));
+        assert_eq!(*told.lock().unwrap(), [(0, error.clone()), (0, error)]);
         fails.store(0, SeqCst);
-        let repaired = slots.repair(1).wait().unwrap().unwrap();
+        let repaired = slots.repair(1).wait().unwrap();
         assert!(repaired || !world.is_sound());
         assert_eq!(pool.run(Limits::NONE, |slot| slot.id().index()), Ok(0));
-        assert_eq!(slots.repair(1).wait().unwrap(), Ok(false));
+        assert_eq!(slots.repair(1).wait(), Ok(false));
         drop(held);
+        // A panic is an error of the clean-up, too.
+        let pool = client.slot_pool("b", 1).set_up(|_| Ok::<_, String>(()));
+        let pool = pool.clean_up(|_, _| std::panic::resume_unwind(Box::new("box is gone")));
+        let pool = pool.lease(Duration::from_secs(60)).build().unwrap();
+        let ran = pool.run(Limits::NONE, |slot| slot.remaining() <= Some(Duration::from_secs(60)));
+        let error = SlotError::CleanUpPanicked("box is gone".to_owned());
+        assert_eq!(ran, Err(RunSlotError::CleanUp { value: true, slot, error }));
     }
 
     /// The example's programs come to the same as in process.
     fn the_same_programs_here_and_there(world) {
+        // Through faults, it may not be known whether a hold was released.
+        if !world.is_sound() {
+            return;
+        }
         let remote = &world.clients(1)[0];
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (here, far) = runtime.block_on(async { (anywhere::here().await, anywhere::far(remote).await) });
@@ -226,7 +241,7 @@ contract! {
         }
         assert!(began.elapsed() >= limit);
         // Its queue entry is given up.
-        until("nobody waits", || other.info("a").wait().unwrap().unwrap().waiting == 0);
+        until("nobody waits", || other.info("a").wait().unwrap().is_none_or(|it| it.waiting == 0));
         assert!(!guard.is_lost());
         let released = guard.release().wait();
         assert!(released.is_ok() || !world.is_sound());
@@ -241,7 +256,7 @@ contract! {
             let mut asked: Vec<_> = (0..3).map(|n| clients[n % 2].locks().lock("a")).collect();
             if round % 2 == 0 {
                 let locks = clients[0].locks();
-                until("some wait", || locks.info("a").wait().unwrap().unwrap().waiting > 0);
+                until("some wait", || locks.info("a").wait().unwrap().is_some_and(|it| it.waiting > 0));
             }
             // In the queue, on the way, or just granted.
             drop(asked.swap_remove(dice.roll(3) as usize));
@@ -251,10 +266,7 @@ contract! {
             drop(last);
         }
         let locks = clients[1].locks();
-        until("nothing remains", || {
-            let info = locks.info("a").wait().unwrap().unwrap();
-            (info.holder, info.waiting) == (None, 0)
-        });
+        until("nothing remains", || locks.info("a").wait().unwrap().is_none());
     }
 
     fn a_lease_ends(world) {
@@ -301,7 +313,7 @@ contract! {
         let lost = old.lost();
         let next = clients[1].locks().lock("a");
         let other = clients[1].locks();
-        assert!(other.force_release("a").wait().unwrap().unwrap() || !world.is_sound());
+        assert!(other.force_release("a").wait().unwrap() || !world.is_sound());
         let new = next.wait().unwrap();
         assert!(new.fence() > old.fence());
         // By a notice, or by the next renewal.
@@ -362,12 +374,12 @@ contract! {
             for contender in 0..12 {
                 let job = clients[contender % 3].ticks().job("backup", week).unwrap();
                 let runs = &runs;
-                scope.spawn(move || match job.attend().wait().unwrap() {
-                    Attendance::Mine(run) => {
+                scope.spawn(move || match job.take().wait() {
+                    Ok(run) => {
                         assert!(!run.guard().is_lost());
                         runs.fetch_add(1, SeqCst);
                     }
-                    Attendance::Taken { next } => assert!(next <= week * 3 / 2),
+                    Err(NotMine::Taken { next }) => assert!(next <= week * 3 / 2),
                     other => panic!("{other:?}"),
                 });
             }
@@ -375,9 +387,9 @@ contract! {
         assert_eq!(runs.load(SeqCst), 1);
         // The next tick is one microsecond later: but the run of the last one is under way.
         let often = |name| clients[0].ticks().job(name, Duration::from_micros(1)).unwrap();
-        let Attendance::Mine(run) = often("often").attend().wait().unwrap() else { panic!() };
-        match often("often").attend().wait().unwrap() {
-            Attendance::StillRunning { tick, .. } => assert_eq!(tick, run.tick()),
+        let run = often("often").take().wait().unwrap();
+        match often("often").take().wait() {
+            Err(NotMine::StillRunning { tick, .. }) => assert_eq!(tick, run.tick()),
             other => panic!("{other:?}"),
         }
         // In the calls that jobs have in process, a tick is the one that has begun.
@@ -396,9 +408,7 @@ contract! {
         assert!(clients[0].once_per_tick(own).is_err());
         let named = jobs.try_run("", |_| ());
         assert!(matches!(named, Err(NotMine::Failed(LockError::Name(_)))), "{named:?}");
-        let Attendance::Mine(second) = often("often").overlapping().attend().wait().unwrap() else {
-            panic!()
-        };
+        let second = often("often").allow_overlap().take().wait().unwrap();
         assert!(second.tick() > run.tick());
     }
 
@@ -421,15 +431,15 @@ contract! {
                 });
             }
         });
-        until("all are free", || pools[0].info().wait().unwrap().unwrap().free == 3);
+        until("all are free", || pools[0].info().wait().unwrap().free == 3);
         let held: Vec<_> = (0..3).map(|_| pools[0].acquire(Limits::NONE).wait().unwrap()).collect();
         let mut places: Vec<_> = held.iter().map(|guard| guard.place()).collect();
         places.sort_unstable();
         assert_eq!(places, [1, 2, 3]);
         assert!(matches!(pools[1].try_acquire().wait(), Err(LockError::Busy { .. })));
         let waits = pools[1].acquire(Limits::NONE);
-        until("it waits", || pools[0].info().wait().unwrap().unwrap().waiting == 1);
-        assert!(pools[2].force_release(2).wait().unwrap().unwrap() || !world.is_sound());
+        until("it waits", || pools[0].info().wait().unwrap().waiting == 1);
+        assert!(pools[2].force_release(2).wait().unwrap() || !world.is_sound());
         let next = waits.wait().unwrap();
         assert_eq!(next.place(), 2);
         assert!(held.iter().all(|guard| guard.fence() < next.fence()));
@@ -446,7 +456,7 @@ contract! {
         let long = "x".repeat(2000);
         let too_long = LockError::Name(NameError::TooLong { bytes: 2000 });
         assert_eq!(locks.lock_all([&*long], Limits::NONE).wait().unwrap_err(), too_long);
-        assert_eq!(locks.info(&long).wait().unwrap().unwrap_err(), too_long);
+        assert_eq!(locks.info(&long).wait().unwrap_err(), too_long);
         let short = Limits::NONE.lease(Duration::from_millis(9));
         let refused = locks.lock_within("a", short).wait();
         assert_eq!(refused.unwrap_err(), LockError::LeaseTooShort);
@@ -454,8 +464,8 @@ contract! {
         let huge = Limits::wait(Duration::MAX).lease(Duration::MAX);
         let guard = locks.lock_within("a {} \u{7} %", huge).wait().unwrap();
         assert!(guard.remaining() > Some(Duration::from_secs(1 << 30)));
-        let info = locks.info("a {} \u{7} %").wait().unwrap().unwrap();
-        assert_eq!(info.fence, Some(guard.fence()));
+        let info = locks.info("a {} \u{7} %").wait().unwrap();
+        assert_eq!(info.unwrap().fence, Some(guard.fence()));
     }
 }
 

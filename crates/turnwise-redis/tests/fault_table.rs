@@ -23,7 +23,7 @@ fn builder() -> RemoteBuilder {
 
 /// True if it is held, as far as the store knows.
 fn is_held(locks: &Locks, name: &str) -> bool {
-    locks.info(name).wait().unwrap().unwrap().holder.is_some()
+    locks.info(name).wait().unwrap().is_some_and(|info| info.holder.is_some())
 }
 
 /// Takes two locks, the first one long before, then kills the server. Returns which of them are

@@ -69,7 +69,7 @@ fn a_worker_is_killed_in_its_job() {
     });
     let boxes = boxes.build().unwrap();
     assert_eq!(boxes.run(Limits::NONE, |slot| slot.id().index()), Ok(1));
-    until("its lease is over", || boxes.slots().info().wait().unwrap().unwrap().free == 2);
+    until("its lease is over", || boxes.slots().info().wait().unwrap().free == 2);
     assert_eq!(boxes.run(Limits::NONE, |slot| slot.id().index()), Ok(0));
     assert_eq!(*cleaned.lock().unwrap(), [(1, true), (0, false), (0, true)]);
 }
@@ -147,7 +147,7 @@ fn a_server_is_killed_and_has_forgotten_all() {
         let held = locks.lock("a").wait().unwrap();
         fences.push(held.fence());
         let waits = locks.lock("a");
-        until("it waits", || locks.info("a").wait().unwrap().unwrap().waiting == 1);
+        until("it waits", || locks.info("a").wait().unwrap().is_some_and(|it| it.waiting == 1));
         server.kill();
         server.run();
         let next = waits.wait().unwrap();
@@ -379,7 +379,7 @@ fn fences_are_above_the_floor_of_a_client() {
     let held = one.locks().lock("a").wait().unwrap();
     assert!(held.fence() > seen);
     let waits = other.locks().lock("a");
-    until("it waits", || one.locks().info("a").wait().unwrap().unwrap().waiting == 1);
+    until("it waits", || one.locks().info("a").wait().unwrap().is_some_and(|it| it.waiting == 1));
     let fence = held.fence();
     // Its release grants the lock to the other one.
     held.release().wait().unwrap();
@@ -440,7 +440,7 @@ fn a_server_that_is_gone_for_good_is_told_to_those_who_wait() {
     let (first, second) = (client(), client());
     let _held = first.locks().lock("a").wait().unwrap();
     let waits = second.locks().lock("a");
-    until("it waits", || first.locks().info("a").wait().unwrap().unwrap().waiting == 1);
+    until("it waits", || first.locks().info("a").wait().unwrap().is_some_and(|it| it.waiting == 1));
     server.kill();
     let told = waits.wait();
     assert!(matches!(told, Err(LockError::Store(_))), "{told:?}");
@@ -469,7 +469,7 @@ fn short_program() {
             }
             "run" => {
                 let hourly = remote.ticks().job("a", Duration::from_secs(3600)).unwrap();
-                drop(hourly.attend().wait().unwrap());
+                drop(hourly.take().wait().unwrap());
             }
             "seat" => {
                 let desk = remote.admission("a", 1).unwrap();
@@ -510,11 +510,9 @@ fn guard_dropped_at_the_end_of_main_is_given_back() {
             let ended = command.env("PROGRAM", how).stderr(Stdio::null()).output().unwrap();
             assert!(ended.status.success(), "{how}: {ended:?}");
             let remote = Remote::connect(&server.url()).unwrap();
-            let info = remote.locks().info("a").wait().unwrap().unwrap();
-            assert_eq!((info.holder, info.waiting), (None, 0), "{how}, round {round}");
+            assert_eq!(remote.locks().info("a").wait(), Ok(None), "{how}, round {round}");
             assert_eq!(server.ask("HSTRLEN turnwise:{tick:a} t1"), ":0", "{how}, round {round}");
-            let reserved =
-                remote.admission("a", 1).unwrap().status().wait().unwrap().unwrap().reserved;
+            let reserved = remote.admission("a", 1).unwrap().status().wait().unwrap().reserved;
             assert_eq!(reserved, 0, "{how}, round {round}");
         }
     }
@@ -526,7 +524,7 @@ fn waiter_is_let_in_after_the_key_was_deleted_by_hand() {
     let [first, second] = [(); 2].map(|()| builder().connect(&server.url()).unwrap().locks());
     let held = first.lock("a").wait().unwrap();
     let mut waits = [(); 2].map(|()| second.lock("a"));
-    until("they wait", || first.info("a").wait().unwrap().unwrap().waiting == 2);
+    until("they wait", || first.info("a").wait().unwrap().is_some_and(|it| it.waiting == 2));
     assert_eq!(server.ask("DEL turnwise:{lock:a}"), ":1");
     until("one is let in", || waits.iter().any(|waits| waits.is_ready()));
     let next = waits.iter_mut().find_map(|waits| waits.wait_timeout(Duration::ZERO)).unwrap();
@@ -619,7 +617,7 @@ fn admissions_are_deleted_by_their_keys() {
     let reservation = admission.reserve("bob").wait().unwrap();
     let waiting = admission.admit("eve", "row");
     let waiting = thread::spawn(move || waiting.wait());
-    until("she waits", || admission.status().wait().unwrap().unwrap().waiting == 1);
+    until("she waits", || admission.status().wait().unwrap().waiting == 1);
     let key = "turnwise:{admission:a}";
     let all: Vec<_> =
         ["", ":e", ":q", ":u", ":b", ":w", ":d"].map(|part| format!("{key}{part}")).into();

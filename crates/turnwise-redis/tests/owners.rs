@@ -59,7 +59,7 @@ fn owner_asks_again_with_a_short_lease_and_the_longest_wins() {
         let long = locks.lock_as(&me, "b", long).wait().unwrap();
         let short = locks.lock_as(&me, "b", Limits::NONE.lease(SHORT)).wait().unwrap();
         assert!(short.remaining() > Some(Duration::from_secs(50)));
-        assert!(long.renew(SHORT).wait().unwrap().is_ok());
+        assert!(long.renew(SHORT).wait().is_ok());
         pass(SHORT * 2);
         assert!(!long.is_lost() && other.try_lock("b").wait().is_err());
     }
@@ -72,7 +72,7 @@ fn a_short_lease_from_the_queue_is_short() {
         let locks = remote.locks();
         let held = locks.lock("a").wait().unwrap();
         let waits = locks.lock_within("a", Limits::NONE.lease(SHORT));
-        until("it waits", || locks.info("a").wait().unwrap().unwrap().waiting == 1);
+        until("it waits", || locks.info("a").wait().unwrap().is_some_and(|it| it.waiting == 1));
         drop(held);
         let began = Instant::now();
         let short = waits.wait().unwrap();
@@ -111,7 +111,7 @@ fn each_of_many_holds_ends_for_itself() {
         let (lost, forced) = (short.lost(), kept[3].lost());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(lost);
-        assert!(locks.force_release("3").wait().unwrap().unwrap());
+        assert!(locks.force_release("3").wait().unwrap());
         runtime.block_on(forced);
         pass(LEASE * 2);
         for (n, guard) in kept.iter().enumerate() {
@@ -293,7 +293,7 @@ fn all_waiters_of_an_owner_are_granted() {
     let held = Remote::builder().over(memory).unwrap().locks().lock("a").wait().unwrap();
     let (locks, me) = (remote.locks(), Owner::new());
     let mut waits = locks.lock_as(&me, "a", Limits::NONE);
-    until("it waits", || locks.info("a").wait().unwrap().unwrap().waiting == 1);
+    until("it waits", || locks.info("a").wait().unwrap().is_some_and(|it| it.waiting == 1));
     held.release().wait().unwrap();
     // Its notice is lost, and this one is granted at once.
     let guard = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();

@@ -248,7 +248,7 @@ fn a_raffle_that_is_interrupted_ends_its_processes() {
     assert_eq!(raffle.wait().unwrap().code(), Some(130));
     // They are gone, so the seats are no longer kept.
     let desk = Remote::connect(&server.url()).unwrap().admission("long", 9).unwrap();
-    until("the seats come back", || desk.status().wait().unwrap().unwrap().reserved == 0);
+    until("the seats come back", || desk.status().wait().unwrap().reserved == 0);
 }
 
 #[test]

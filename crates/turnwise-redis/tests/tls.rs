@@ -101,7 +101,7 @@ fn locks_are_handed_on_by_notices() {
     let (locks, others) = (connect(), connect());
     let guard = locks.lock("a").wait().unwrap();
     let waits = thread::spawn(move || others.lock("a").wait().unwrap().fence());
-    until("one waits", || locks.info("a").wait().unwrap().unwrap().waiting == 1);
+    until("one waits", || locks.info("a").wait().unwrap().is_some_and(|it| it.waiting == 1));
     let fence = guard.fence();
     guard.release().wait().unwrap();
     assert!(waits.join().unwrap() > fence);

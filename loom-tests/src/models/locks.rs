@@ -88,9 +88,9 @@ pub(super) fn locks_end_of_a_hold() {
     let (locks, forced) = (setting.locks.clone(), Arc::new(AtomicU32::new(0)));
     let theirs = forced.clone();
     let forces = spawn(move || {
-        theirs.store(locks.force_release(&1).expect("a thread waits").into(), Relaxed)
+        theirs.store(locks.force_release(&1).wait().expect("a thread waits").into(), Relaxed)
     });
-    let first = first.release().is_ok();
+    let first = first.release().wait().is_ok();
     reached(if first { "released" } else { "expired" });
     expires.join();
     forces.join();
@@ -133,7 +133,7 @@ pub(super) fn locks_renewed_against_the_end() {
         clock.tick();
         timers.run_due();
     });
-    let renewed = guard.renew(Duration::MAX).is_ok();
+    let renewed = guard.renew(Duration::MAX).wait().is_ok();
     expires.join();
     reached(if renewed { "renewed" } else { "lost" });
     assert_eq!(guard.is_lost(), !renewed);
@@ -152,14 +152,14 @@ pub(super) fn locks_joined_against_a_release() {
     let second = setting.locks.lock_as(&owner, 1, Limits::NONE);
     let theirs = spawn(move || {
         let first = first.wait().expect("it comes in");
-        first.release().expect("nobody has taken it away");
+        first.release().wait().expect("nobody has taken it away");
     });
     drop(before);
     let second = second.wait().expect("it comes in");
     assert!(setting.locks.try_lock(1).is_err(), "two are in");
     theirs.join();
     assert!(!second.is_lost());
-    let forced = setting.locks.force_release(&1).expect("a thread waits");
+    let forced = setting.locks.force_release(&1).wait().expect("a thread waits");
     assert!(forced && second.is_lost(), "what it has joined was over");
     drop(second);
     setting.finish();

@@ -17,10 +17,10 @@ use crate::sync::reached;
 fn finish(permits: &Semaphore, many: u64) {
     let held: Vec<_> = (0..many).map(|_| permits.try_acquire(1).expect("it is free")).collect();
     assert!(matches!(permits.try_acquire(1), Err(LockError::Busy { .. })), "a permit too many");
-    let info = permits.info().expect("it is open");
+    let info = permits.info().wait().expect("it is open");
     assert_eq!((info.available, info.waiting), (0, 0));
     drop(held);
-    assert_eq!(permits.info().expect("it is open").available, many);
+    assert_eq!(permits.info().wait().expect("it is open").available, many);
     drop(permits.try_acquire(many).expect("they are all there"));
 }
 
@@ -182,13 +182,13 @@ pub(super) fn permits_lease_of_a_loan() {
     let permits = Semaphore::builder(1).timers(timers.clone()).build();
     let held = permits.try_acquire(1).expect("it is there");
     let next = permits.acquire();
-    held.renew(LIMIT).expect("it is held");
+    held.renew(LIMIT).wait().expect("it is held");
     let expires = spawn(move || {
         clock.tick();
         timers.run_due();
         assert_eq!(timers.len(), 0, "a timer is left");
     });
-    reached(if held.release().is_ok() { "released" } else { "lost" });
+    reached(if held.release().wait().is_ok() { "released" } else { "lost" });
     expires.join();
     drop(next.wait().expect("it comes"));
     finish(&permits, 1);
@@ -218,5 +218,5 @@ pub(super) fn permits_closed_against_a_loan() {
     }
     closes.join();
     assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Closed);
-    assert!(permits.info().is_err());
+    assert!(permits.info().wait().is_err());
 }

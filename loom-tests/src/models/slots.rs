@@ -162,7 +162,7 @@ pub(super) fn slots_renewed_against_the_end() {
         clock.tick();
         timers.run_due();
     });
-    let renewed = slot.renew(Duration::MAX).is_ok();
+    let renewed = slot.renew(Duration::MAX).wait().is_ok();
     expires.join();
     reached(if renewed { "renewed" } else { "lost" });
     assert_eq!(slot.is_lost(), !renewed);

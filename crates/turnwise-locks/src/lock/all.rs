@@ -4,14 +4,13 @@ use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Guard;
 use super::acquire::{Acquire, Guarding};
-use super::error::{LockError, LostError};
+use super::error::LockError;
 use super::guard::Held;
 use super::keys::{Keys, Owner};
 use crate::limits::Limits;
@@ -67,13 +66,6 @@ struct Next<K: Send + Sync + 'static> {
     acquire: Acquire<K, Held<K>>,
 }
 
-/// Several locks that are held, in the order of their keys. Dropping it gives them back.
-#[must_use = "dropping it gives them back"]
-pub struct MultiGuard<K: Send + Sync + 'static, G = Guard<K>> {
-    guards: Vec<G>,
-    keys: PhantomData<fn(K)>,
-}
-
 impl<K: Hash + Eq + Ord + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
     /// Asks for these keys, each with a weight.
     pub(super) fn new(
@@ -116,15 +108,16 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
         self.next = Some(Next { weight, acquire });
     }
 
-    /// Waits for all of them, until the deadline that was made by the call. May block.
+    /// Waits for all of them, until the deadline that was made by the call. Their guards are in the
+    /// order of their keys. May block.
     ///
     /// # Errors
     /// See [`LockError`]: none is held.
-    pub fn wait(self) -> Result<MultiGuard<K, G>, LockError> {
+    pub fn wait(self) -> Result<Vec<G>, LockError> {
         owning(self, Self::wait_for_all).1
     }
 
-    fn wait_for_all(&mut self) -> Result<MultiGuard<K, G>, LockError> {
+    fn wait_for_all(&mut self) -> Result<Vec<G>, LockError> {
         while let Some(Next { weight, acquire }) = self.next.take() {
             let held = acquire.wait();
             self.take(held, weight)?;
@@ -145,21 +138,21 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<MultiGuard<K, G>, LockError> {
+    fn finish(&mut self) -> Result<Vec<G>, LockError> {
         if std::mem::replace(&mut self.taken, true) {
             return Err(LockError::Taken);
         }
-        let guards = MultiGuard { guards: std::mem::take(&mut self.held), keys: PhantomData };
+        let guards = std::mem::take(&mut self.held);
         if let Some(lease) = self.lease {
-            // Forced meanwhile: then its guard says so.
-            let _ = MultiGuard::renew(&guards, lease);
+            // One that was forced meanwhile says so.
+            guards.iter().for_each(|guard| _ = guard.held().renew(lease));
         }
         Ok(guards)
     }
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> Future for AcquireAll<K, G> {
-    type Output = Result<MultiGuard<K, G>, LockError>;
+    type Output = Result<Vec<G>, LockError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
@@ -178,48 +171,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> Future for AcquireAll
 // The guards are not pinned: they are handed out by value.
 impl<K: Hash + Eq + Send + Sync + 'static, G> Unpin for AcquireAll<K, G> {}
 
-impl<K: Send + Sync + 'static, G: Guarding<K>> MultiGuard<K, G> {
-    /// The guards, in the order of their keys.
-    pub fn guards(&self) -> &[G] {
-        &self.guards
-    }
-
-    /// The guards, each for itself.
-    pub fn into_guards(self) -> Vec<G> {
-        self.guards
-    }
-
-    /// True if one of them was taken away.
-    pub fn is_lost(&self) -> bool {
-        self.guards.iter().any(|guard| guard.held().is_lost())
-    }
-
-    /// Their leases begin anew, with this length.
-    ///
-    /// # Errors
-    /// The first that was lost before; the others are renewed.
-    pub fn renew(&self, lease: Duration) -> Result<(), LostError> {
-        self.guards.iter().map(|guard| guard.held().renew(lease)).fold(Ok(()), Result::and)
-    }
-
-    /// Gives them back, as dropping does, and says whether all were held until now.
-    ///
-    /// # Errors
-    /// The first that was lost before; the others are given back.
-    pub fn release(self) -> Result<(), LostError> {
-        let released = self.guards.into_iter().map(|guard| guard.into_held().release());
-        released.fold(Ok(()), Result::and)
-    }
-}
-
 impl<K: Hash + Eq + Send + Sync + 'static, G> fmt::Debug for AcquireAll<K, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcquireAll").field("held", &self.held.len()).finish_non_exhaustive()
-    }
-}
-
-impl<K: Send + Sync + 'static, G: fmt::Debug> fmt::Debug for MultiGuard<K, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultiGuard").field("guards", &self.guards).finish()
     }
 }

@@ -149,24 +149,20 @@ impl fmt::Display for Closed {
 
 impl Error for Closed {}
 
-/// The hold was taken away before: its lease is over, or it was forced. Nothing has changed by the
-/// call.
+/// An error of a release, or of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LostError {
-    pub(crate) fence: Fence,
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The hold with this fence was lost before: its lease was over, or it was forced. Nothing has
+    /// changed by the call.
+    Lost(Fence),
 }
 
-impl LostError {
-    /// The fence of the hold that is lost.
-    pub fn fence(self) -> Fence {
-        self.fence
-    }
-}
-
-impl fmt::Display for LostError {
+impl fmt::Display for ReleaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the hold with fence {} was lost", self.fence)
+        let ReleaseError::Lost(fence) = self;
+        write!(f, "the hold with fence {fence} was lost")
     }
 }
 
-impl Error for LostError {}
+impl Error for ReleaseError {}

@@ -62,7 +62,7 @@ impl fmt::Display for Fence {
 /// let file = Fenced::new(String::new());
 ///
 /// let old = locks.lock("file").wait()?;
-/// locks.force_release(&"file")?; // somebody decides that it hangs
+/// locks.force_release(&"file").wait()?; // somebody decides that it hangs
 /// let new = locks.lock("file").wait()?;
 /// file.with(new.fence(), |text| text.push_str("new"))?;
 ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 use turnwise::Actor;
 
 use super::acquire::Guarding;
-use super::error::LostError;
+use super::error::ReleaseError;
 use super::fast::FastPermit;
 use super::fence::Fence;
 use super::hold_state::{HoldState, Lost};
@@ -205,12 +205,12 @@ impl<K: Send + Sync + 'static> Held<K> {
         Some(hold_state.due()?.saturating_sub(self.common().now()))
     }
 
-    pub(super) fn renew(&self, lease: Duration) -> Result<(), LostError> {
+    pub(super) fn renew(&self, lease: Duration) -> Result<(), ReleaseError> {
         let common = self.common();
         // A lease too long for the clock never ends; one of no time is over.
         let due = common.now().checked_add(lease);
         let (actor, hold_state) = self.known();
-        let lost = Err(LostError { fence: self.fence() });
+        let lost = Err(ReleaseError::Lost(self.fence()));
         if self.is_lost() {
             return lost;
         }
@@ -228,14 +228,14 @@ impl<K: Send + Sync + 'static> Held<K> {
         if self.is_lost() { lost } else { Ok(()) }
     }
 
-    pub(super) fn release(mut self) -> Result<(), LostError> {
+    pub(super) fn release(mut self) -> Result<(), ReleaseError> {
         // The release counts from here on: the hold is lost before it, or not at all.
         let lost = match &mut self.0 {
             Body::Fat(fat) => fat.release(),
             Body::Thin(thin) => thin.release(),
             Body::Fast(permit) => permit.release(),
         };
-        if lost { Err(LostError { fence: self.fence() }) } else { Ok(()) }
+        if lost { Err(ReleaseError::Lost(self.fence())) } else { Ok(()) }
     }
 
     pub(super) fn lighten(&self, weight: u64) {
@@ -436,23 +436,22 @@ macro_rules! guard {
                 self.held.remaining()
             }
 
-            /// Its lease begins anew, with this length; also if it had none before.
-            ///
-            /// # Errors
-            /// It was lost before: nothing has changed.
+            /// Its lease begins anew, with this length; also if it had none before. Fails with
+            /// [`ReleaseError::Lost`](crate::ReleaseError::Lost) if it was lost before.
             pub fn renew(
                 &self,
                 lease: std::time::Duration,
-            ) -> Result<(), $crate::lock::error::LostError> {
-                self.held.renew(lease)
+            ) -> $crate::lock::call::Call<(), $crate::lock::error::ReleaseError> {
+                $crate::lock::call::Call::over(self.held.renew(lease))
             }
 
-            /// Gives it back, as dropping it does, and says whether it was held until now.
-            ///
-            /// # Errors
-            /// It was lost before: nothing has changed, and the holder of now goes on holding.
-            pub fn release(self) -> Result<(), $crate::lock::error::LostError> {
-                self.held.release()
+            /// Gives it back in this very call, as dropping it does, and says whether it was held
+            /// until now. Fails with [`ReleaseError::Lost`](crate::ReleaseError::Lost) if it was
+            /// lost before: nothing has changed, and the holder of now goes on holding.
+            pub fn release(
+                self,
+            ) -> $crate::lock::call::Call<(), $crate::lock::error::ReleaseError> {
+                $crate::lock::call::Call::over(self.held.release())
             }
         }
 

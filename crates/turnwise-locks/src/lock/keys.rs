@@ -12,6 +12,7 @@ use turnwise::time::Timers;
 use turnwise::{Actor, Clock};
 
 use super::acquire::{Acquire, Wanted};
+use super::call::Call;
 use super::error::LockError;
 use super::fence::Fence;
 use super::guard::Thin;
@@ -174,32 +175,33 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         self.set.capacity
     }
 
-    pub(super) fn info<Q>(&self, key: &Q) -> Result<Option<LockInfo>, LockError>
+    pub(super) fn info<Q>(&self, key: &Q) -> Call<Option<LockInfo>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let Some(actor) = self.mailbox(key) else { return Ok(None) };
+        let Some(actor) = self.mailbox(key) else { return Call::over(Ok(None)) };
         let common = &self.set.common;
         common.watch();
         let known = self.set.known(self.set.registry.hash(key));
         // A lock that is gone meanwhile has no state.
-        Ok(actor.with(|slot| {
+        let info = actor.with(|slot| {
             let core = slot.state.as_mut()?;
             known.into_iter().for_each(|known| core.know(known));
             Some(info_of(core, common))
-        })?)
+        });
+        Call::over(info.map_err(LockError::from))
     }
 
-    pub(super) fn force<Q>(&self, key: &Q) -> Result<bool, LockError>
+    pub(super) fn force<Q>(&self, key: &Q) -> Call<bool>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let Some(actor) = self.mailbox(key) else { return Ok(false) };
+        let Some(actor) = self.mailbox(key) else { return Call::over(Ok(false)) };
         let common = &self.set.common;
-        let lost = actor.with(|slot| slot.state.as_mut().map_or(0, |core| core.force(common)))?;
-        Ok(lost > 0)
+        let lost = actor.with(|slot| slot.state.as_mut().map_or(0, |core| core.force(common)));
+        Call::over(lost.map(|lost| lost > 0).map_err(LockError::from))
     }
 
     /// Takes no more requests; those that wait fail.

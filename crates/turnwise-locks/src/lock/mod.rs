@@ -7,6 +7,7 @@
 
 mod acquire;
 mod all;
+mod call;
 mod entry_ref;
 mod error;
 mod fast;
@@ -27,9 +28,10 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 
 pub use acquire::Acquire;
-pub use all::{AcquireAll, MultiGuard};
+pub use all::AcquireAll;
+pub use call::Call;
 pub(crate) use error::Named;
-pub use error::{Closed, LockError, LostError};
+pub use error::{Closed, LockError, ReleaseError};
 pub use fence::{Fence, Fenced, FencedError};
 pub(crate) use hold_state::HoldState;
 pub use hold_state::Lost;
@@ -96,7 +98,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// ```
     /// let locks = turnwise_locks::Locks::new();
     /// let guard = locks.lock(7).wait()?;
-    /// guard.release()?;
+    /// guard.release().wait()?;
     /// assert_eq!(locks.len(), 0); // nothing of it is left
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -131,7 +133,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// let waiting = locks.lock("a");
     /// clock.advance(Duration::from_secs(60));
     /// let new = waiting.wait()?;
-    /// assert!(old.is_lost() && old.release().is_err());
+    /// assert!(old.is_lost() && old.release().wait().is_err());
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn lock_within(&self, key: K, limits: impl Into<Limits>) -> Acquire<K, Guard<K>> {
@@ -159,7 +161,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     ///
     /// let locks = Locks::new();
     /// let both = locks.lock_all(["to", "from", "to"], Limits::NONE).wait()?;
-    /// assert_eq!(both.guards().len(), 2);
+    /// assert_eq!(both.len(), 2); // in the order of their keys
     /// assert!(locks.try_lock("from").is_err());
     /// drop(both);
     /// assert!(locks.is_empty());
@@ -208,12 +210,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     }
 
     /// Takes a lock away from its holder: the next is let in, the holder learns of it. False: it
-    /// was not held. May block, as long as a turn of the lock lasts.
+    /// was not held. This call may block, as long as a turn of the lock lasts.
     ///
-    /// # Errors
-    /// Nothing was taken away: [`LockError::WouldBlock`] on a worker that must not wait,
-    /// [`LockError::Deadlock`] inside a waker of this very lock, [`LockError::Closed`].
-    pub fn force_release<Q>(&self, key: &Q) -> Result<bool, LockError>
+    /// Nothing was taken away if it fails: with [`LockError::WouldBlock`] on a worker that must not
+    /// wait, [`LockError::Deadlock`] inside a waker of this very lock, [`LockError::Closed`].
+    pub fn force_release<Q>(&self, key: &Q) -> Call<bool>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -239,23 +240,21 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
         self.keys.is_used(key)
     }
 
-    /// A look at a lock; `None` if it is not used. Stale on return. May block, as long as a
-    /// turn of the lock lasts.
-    ///
-    /// # Errors
-    /// Nothing is known: as [`force_release`](Self::force_release).
+    /// A look at a lock; `None` if it is neither held nor waited for. Stale on return. This call
+    /// may block, as long as a turn of the lock lasts, and fails as
+    /// [`force_release`](Self::force_release) does.
     ///
     /// # Examples
     /// ```
     /// let locks = turnwise_locks::Locks::new();
-    /// assert!(locks.info(&"a")?.is_none());
+    /// assert!(locks.info("a").wait()?.is_none());
     /// let guard = locks.lock("a").wait()?;
     /// let waiting = locks.lock("a");
-    /// let info = locks.info(&"a")?.unwrap();
+    /// let info = locks.info("a").wait()?.unwrap();
     /// assert_eq!((info.fence, info.waiting), (Some(guard.fence()), 1));
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
-    pub fn info<Q>(&self, key: &Q) -> Result<Option<LockInfo>, LockError>
+    pub fn info<Q>(&self, key: &Q) -> Call<Option<LockInfo>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

@@ -444,7 +444,7 @@ where
     /// See [`LockError`]: none is locked.
     pub fn wait(self) -> Result<Vec<MutexGuard<K, T>>, LockError> {
         let AcquireMutexes { inner, keys, locks } = self;
-        Ok(guards(&inner, keys, locks.wait()?.into_guards()))
+        Ok(guards(&inner, keys, locks.wait()?))
     }
 }
 
@@ -476,7 +476,7 @@ where
         let this = self.get_mut();
         let locks = ready!(Pin::new(&mut this.locks).poll(cx));
         let keys = std::mem::take(&mut this.keys);
-        Poll::Ready(locks.map(|locks| guards(&this.inner, keys, locks.into_guards())))
+        Poll::Ready(locks.map(|locks| guards(&this.inner, keys, locks)))
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::acquire::{Acquire, Guarding};
 use super::all::AcquireAll;
+use super::call::Call;
 use super::error::{Closed, LockError};
 use super::guard::{Held, guard};
 use super::keys::{Keys, LockInfo, Owner, by_key};
@@ -186,7 +187,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// let rates = RwLocks::new();
     /// let held = rates.lock_all(["eur", "usd"], ["books", "usd"], Limits::NONE).wait()?;
     /// let writes = |guard: &RwGuard<_>| matches!(guard, RwGuard::Write(_));
-    /// let writes: Vec<bool> = held.guards().iter().map(writes).collect();
+    /// let writes: Vec<bool> = held.iter().map(writes).collect();
     /// assert_eq!(writes, [true, false, true]); // "books", "eur", "usd"
     /// assert!(rates.try_read("eur").is_ok() && rates.try_read("usd").is_err());
     /// # Ok::<(), turnwise_locks::LockError>(())
@@ -220,10 +221,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     }
 
     /// As [`Locks::force_release`](crate::Locks::force_release): all readers, or the writer.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn force_release<Q>(&self, key: &Q) -> Result<bool, LockError>
+    pub fn force_release<Q>(&self, key: &Q) -> Call<bool>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -242,10 +240,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     }
 
     /// As [`Locks::info`](crate::Locks::info).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn info<Q>(&self, key: &Q) -> Result<Option<LockInfo>, LockError>
+    pub fn info<Q>(&self, key: &Q) -> Call<Option<LockInfo>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use turnwise::Actor;
 
 use super::acquire::{Acquire, Wanted};
+use super::call::Call;
 use super::error::{Closed, LockError};
 use super::fast::Lender;
 use super::guard::guard;
@@ -77,7 +78,7 @@ impl Permit {
     /// ```
     /// let seats = turnwise_locks::Semaphore::new(3);
     /// seats.try_acquire(2)?.forget();
-    /// assert_eq!(seats.info()?.permits, 1);
+    /// assert_eq!(seats.info().wait()?.permits, 1);
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn forget(self) {
@@ -241,9 +242,9 @@ impl Semaphore {
     /// let seats = Semaphore::new(3);
     /// let two = seats.try_acquire(2)?;
     /// seats.reduce(2);
-    /// assert_eq!(seats.info()?.available, 0);
+    /// assert_eq!(seats.info().wait()?.available, 0);
     /// drop(two);
-    /// assert_eq!(seats.info()?.available, 1);
+    /// assert_eq!(seats.info().wait()?.available, 1);
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn reduce(&self, permits: u64) {
@@ -261,13 +262,13 @@ impl Semaphore {
     /// [`LockError::Busy`]; and those of [`info`](Self::info).
     pub fn drain(&self) -> Result<Permit, LockError> {
         loop {
-            let available = self.info()?.available;
+            let available = self.info().wait()?.available;
             if available == 0 {
                 return Err(LockError::Busy { key: None });
             }
             // Others may come in between: then there are fewer.
             match self.try_acquire(available) {
-                Err(LockError::Busy { .. }) if self.info()?.waiting == 0 => {}
+                Err(LockError::Busy { .. }) if self.info().wait()?.waiting == 0 => {}
                 Err(LockError::TooMany { .. }) => {}
                 result => return result,
             }
@@ -288,13 +289,12 @@ impl Semaphore {
         self.lender.at_once()
     }
 
-    /// A look at it. Stale on return. May block, as long as one of its turns lasts.
+    /// A look at it. Stale on return. This call may block, as long as one of its turns lasts.
     ///
-    /// # Errors
-    /// Nothing is known: [`LockError::Closed`] after a [`close`](Self::close),
+    /// Nothing is known if it fails: with [`LockError::Closed`] after a [`close`](Self::close),
     /// [`LockError::WouldBlock`] on a worker that must not wait, [`LockError::Deadlock`] inside a
     /// waker of this very semaphore.
-    pub fn info(&self) -> Result<SemaphoreInfo, LockError> {
+    pub fn info(&self) -> Call<SemaphoreInfo> {
         let common = &self.lender.common;
         common.watch();
         let known = self.lender.actor.with(|slot| {
@@ -309,7 +309,7 @@ impl Semaphore {
                 }
             })
         });
-        known?.ok_or(LockError::Closed)
+        Call::over(known.map_err(LockError::from).and_then(|known| known.ok_or(LockError::Closed)))
     }
 
     /// Takes no more requests: they fail with [`LockError::Closed`], and so do those that wait.

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use super::acquire::Acquire;
+use super::call::Call;
 use super::error::{Closed, LockError};
 use super::guard::guard;
 use super::keys::{Keys, LockInfo, LocksBuilder, by_key};
@@ -153,12 +154,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
         self.keys.is_used(key)
     }
 
-    /// A look at a key; `None` if it is not used. Stale on return. May block, as long as a
-    /// turn of the key lasts.
-    ///
-    /// # Errors
-    /// Nothing is known: as [`Locks::force_release`](crate::Locks::force_release).
-    pub fn info<Q>(&self, key: &Q) -> Result<Option<LockInfo>, LockError>
+    /// A look at a key; `None` if it is not used. Stale on return. This call may block, as long as
+    /// a turn of the key lasts, and fails as
+    /// [`Locks::force_release`](crate::Locks::force_release) does.
+    pub fn info<Q>(&self, key: &Q) -> Call<Option<LockInfo>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -167,11 +166,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     }
 
     /// Takes the permits of a key away from all who hold some: those that wait are let in, the
-    /// holders learn of it. False: none was held. May block, as long as a turn of the key lasts.
-    ///
-    /// # Errors
-    /// Nothing was taken away: as [`Locks::force_release`](crate::Locks::force_release).
-    pub fn force_release<Q>(&self, key: &Q) -> Result<bool, LockError>
+    /// holders learn of it. False: none was held. Otherwise as
+    /// [`Locks::force_release`](crate::Locks::force_release).
+    pub fn force_release<Q>(&self, key: &Q) -> Call<bool>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

@@ -337,7 +337,7 @@ impl Shared {
     }
 
     pub(super) fn view(&self) -> PoolView {
-        let (now, permits) = (self.now(), self.permits.info().ok());
+        let (now, permits) = (self.now(), self.permits.info().wait().ok());
         let numbers = self.numbers.lock();
         let is_there = |(number, cell): &(usize, &Cell)| {
             *number < numbers.slots || cell.state != SlotState::Free

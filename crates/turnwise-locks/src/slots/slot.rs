@@ -11,7 +11,7 @@ use super::job::Cuttable;
 use super::pool::Pool;
 use super::shared::Hold;
 use super::view::SlotId;
-use crate::lock::{Fence, Lost, LostError};
+use crate::lock::{Call, Fence, Lost, ReleaseError};
 
 /// A slot that is held, with what its set-up has made:
 /// [`SlotPool::acquire`](crate::SlotPool::acquire).
@@ -92,9 +92,7 @@ impl<T: 'static, E: 'static> Slot<T, E> {
     }
 
     /// Its lease begins anew, with this length; also if it had none before. Takes short locks.
-    ///
-    /// # Errors
-    /// It was lost before: nothing has changed.
+    /// Fails with [`ReleaseError::Lost`](crate::ReleaseError::Lost) if it was lost before.
     ///
     /// # Examples
     /// ```
@@ -103,13 +101,13 @@ impl<T: 'static, E: 'static> Slot<T, E> {
     ///
     /// let slot = SlotPool::new(1)?.try_acquire()?;
     /// assert_eq!(slot.remaining(), None);
-    /// slot.renew(Duration::from_secs(60))?;
+    /// slot.renew(Duration::from_secs(60)).wait()?;
     /// assert!(slot.remaining() <= Some(Duration::from_secs(60)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn renew(&self, lease: Duration) -> Result<(), LostError> {
-        let renewed = !self.is_lost() && self.pool.renew(self.hold, lease);
-        if renewed && !self.is_lost() { Ok(()) } else { Err(LostError { fence: self.fence() }) }
+    pub fn renew(&self, lease: Duration) -> Call<(), ReleaseError> {
+        let renewed = !self.is_lost() && self.pool.renew(self.hold, lease) && !self.is_lost();
+        Call::over(if renewed { Ok(()) } else { Err(ReleaseError::Lost(self.fence())) })
     }
 
     /// Cleans the slot up, here, and gives it on. May take as long as the clean-up.

@@ -42,7 +42,8 @@ use crate::user_code::owning;
 /// would do on a schedule, and one is to do.
 ///
 /// The tick is numbered by the wall clock. Who comes first in a tick runs the job; for all others,
-/// late ones too, the tick is taken. Clones share the book.
+/// late ones too, the tick is taken. Clones share the book, those with
+/// [another rule](Self::nearest) too.
 ///
 /// # Examples
 /// ```
@@ -60,14 +61,15 @@ pub struct OncePerTick {
     shared: Arc<Shared>,
 }
 
+#[derive(Clone)]
 struct Shared {
     schedule: Schedule,
-    wall: Box<dyn Fn() -> Duration + Send + Sync>,
+    wall: Arc<dyn Fn() -> Duration + Send + Sync>,
     overlap: bool,
     nearest: bool,
     timers: Option<Timers>,
     executor: Option<Arc<dyn Executor>>,
-    book: Mutex<Book>,
+    book: Arc<Mutex<Book>>,
 }
 
 /// The jobs and their last ticks.
@@ -134,10 +136,37 @@ enum Other {
 impl OncePerTick {
     /// Jobs on this schedule.
     pub fn new(schedule: Schedule) -> OncePerTick {
-        Self::builder(schedule).build()
+        let book = Book { jobs: HashMap::new(), floor: None, sweep_at: SWEEP_FROM };
+        let shared = Shared {
+            schedule,
+            wall: Arc::new(since_the_epoch),
+            overlap: false,
+            nearest: false,
+            timers: None,
+            executor: None,
+            book: Arc::new(Mutex::new(book)),
+        };
+        OncePerTick { shared: Arc::new(shared) }
     }
 
-    /// Jobs that may overlap, another clock, or another place for jobs to run.
+    /// A [`try_run`](Self::try_run) belongs to the tick that begins nearest to it, and not to the
+    /// one that has begun: for calls at the beginning of a tick that may be a little early, as
+    /// those of cron. [Attended](Self::attend) jobs run at the beginning of their ticks in any
+    /// case.
+    #[must_use]
+    pub fn nearest(self) -> Self {
+        self.with(|shared| shared.nearest = true)
+    }
+
+    /// A run that lasts beyond its tick does not keep others from running the next one.
+    #[must_use]
+    pub fn allow_overlap(self) -> Self {
+        self.with(|shared| shared.overlap = true)
+    }
+
+    /// Sets the wall clock: the time since the Unix epoch. Without this, the machine's.
+    ///
+    /// One that is set back repeats no tick.
     ///
     /// # Examples
     /// ```
@@ -148,21 +177,33 @@ impl OncePerTick {
     /// let clock = VirtualClock::new();
     /// let wall = clock.clone();
     /// let schedule = Schedule::every(Duration::from_secs(60));
-    /// let jobs = OncePerTick::builder(schedule).wall(move || wall.now()).build();
+    /// let jobs = OncePerTick::new(schedule).wall(move || wall.now());
     /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(TickNumber(0)));
     /// assert!(jobs.try_run("report", |tick| tick).is_err());
     /// clock.advance(Duration::from_secs(60));
     /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(TickNumber(1)));
     /// ```
-    pub fn builder(schedule: Schedule) -> OncePerTickBuilder {
-        OncePerTickBuilder {
-            schedule,
-            wall: Box::new(since_the_epoch),
-            overlap: false,
-            nearest: false,
-            timers: None,
-            executor: None,
-        }
+    #[must_use]
+    pub fn wall(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.with(|shared| shared.wall = Arc::new(clock))
+    }
+
+    /// The timers that [attend](Self::attend); without this, [the process's](Timers::global).
+    #[must_use]
+    pub fn timers(self, timers: Timers) -> Self {
+        self.with(|shared| shared.timers = Some(timers))
+    }
+
+    /// Where jobs run that are [attended](Self::attend); without this, in
+    /// [`ThreadPool::global`](turnwise::ThreadPool::global).
+    #[must_use]
+    pub fn executor(self, executor: impl Executor + 'static) -> Self {
+        self.with(|shared| shared.executor = Some(Arc::new(executor)))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        change(Arc::make_mut(&mut self.shared));
+        self
     }
 
     /// Runs the job on this thread, if it did not run in this tick. Never waits.
@@ -189,8 +230,8 @@ impl OncePerTick {
     /// Has a timer try the job in each tick, beginning with the next one, until what comes back is
     /// dropped.
     ///
-    /// The job runs on the [executor](OncePerTickBuilder::executor), and overlaps neither
-    /// itself nor the other runs of the same job, unless those may overlap. A panic is caught and
+    /// The job runs on the [executor](Self::executor), and overlaps neither itself nor the other
+    /// runs of the same job, unless those may overlap. A panic is caught and
     /// [counted](Attendance::panics); its tick is used. A run that lasts beyond the next tick
     /// misses that.
     ///
@@ -205,11 +246,10 @@ impl OncePerTick {
     ///
     /// let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
     /// let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
-    /// let jobs = OncePerTick::builder(Schedule::every(Duration::from_secs(60)))
+    /// let jobs = OncePerTick::new(Schedule::every(Duration::from_secs(60)))
     ///     .wall(move || wall.now())
     ///     .timers(timers.clone())
-    ///     .executor(queue.handle())
-    ///     .build();
+    ///     .executor(queue.handle());
     ///
     /// let (tx, rx) = mpsc::channel();
     /// let attendance = jobs.attend("report", Missed::Skip, move |tick| tx.send(tick).unwrap());
@@ -252,7 +292,7 @@ impl Shared {
     }
 
     /// Takes this tick of the job, if it can be had (TICKS-1).
-    fn take(self: &Arc<Self>, job: &str, tick: TickNumber) -> Result<Running, Other> {
+    fn take(&self, job: &str, tick: TickNumber) -> Result<Running, Other> {
         let TickNumber(number) = tick;
         let mut book = self.book.lock();
         let book = &mut *book;
@@ -273,7 +313,7 @@ impl Shared {
         if book.jobs.len() >= book.sweep_at {
             book.sweep(number);
         }
-        Ok(Running { shared: self.clone(), job: name })
+        Ok(Running { book: self.book.clone(), job: name })
     }
 }
 
@@ -294,13 +334,13 @@ impl Book {
 
 /// A run under way: over when this is dropped, however the job ends.
 struct Running {
-    shared: Arc<Shared>,
+    book: Arc<Mutex<Book>>,
     job: Arc<str>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(job) = self.shared.book.lock().jobs.get_mut(&self.job) {
+        if let Some(job) = self.book.lock().jobs.get_mut(&self.job) {
             job.running -= 1;
         }
     }
@@ -315,69 +355,6 @@ impl fmt::Debug for OncePerTick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OncePerTick")
             .field("schedule", &self.shared.schedule)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Describes a [`OncePerTick`] before it is made: see [`OncePerTick::builder`].
-#[must_use = "nothing is made before `build`"]
-pub struct OncePerTickBuilder {
-    schedule: Schedule,
-    wall: Box<dyn Fn() -> Duration + Send + Sync>,
-    overlap: bool,
-    nearest: bool,
-    timers: Option<Timers>,
-    executor: Option<Arc<dyn Executor>>,
-}
-
-impl OncePerTickBuilder {
-    /// A [`try_run`](OncePerTick::try_run) belongs to the tick that begins nearest to it, and not
-    /// to the one that has begun: for calls at the beginning of a tick that may be a little early,
-    /// as those of cron. [Attended](OncePerTick::attend) jobs run at the beginning of their ticks
-    /// in any case.
-    pub fn nearest(self) -> Self {
-        OncePerTickBuilder { nearest: true, ..self }
-    }
-
-    /// A run that lasts beyond its tick does not keep others from running the next one.
-    pub fn allow_overlap(self) -> Self {
-        OncePerTickBuilder { overlap: true, ..self }
-    }
-
-    /// Sets the wall clock: the time since the Unix epoch. Without this, the machine's.
-    ///
-    /// One that is set back repeats no tick.
-    pub fn wall(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        OncePerTickBuilder { wall: Box::new(clock), ..self }
-    }
-
-    /// The timers that [attend](OncePerTick::attend); without this,
-    /// [the process's](Timers::global).
-    pub fn timers(self, timers: Timers) -> Self {
-        OncePerTickBuilder { timers: Some(timers), ..self }
-    }
-
-    /// Where jobs run that are [attended](OncePerTick::attend); without this, in
-    /// [`ThreadPool::global`](turnwise::ThreadPool::global).
-    pub fn executor(self, executor: impl Executor + 'static) -> Self {
-        OncePerTickBuilder { executor: Some(Arc::new(executor)), ..self }
-    }
-
-    /// Makes it.
-    pub fn build(self) -> OncePerTick {
-        let OncePerTickBuilder { schedule, wall, overlap, nearest, timers, executor } = self;
-        let book = Book { jobs: HashMap::new(), floor: None, sweep_at: SWEEP_FROM };
-        let book = Mutex::new(book);
-        let shared = Shared { schedule, wall, overlap, nearest, timers, executor, book };
-        OncePerTick { shared: Arc::new(shared) }
-    }
-}
-
-impl fmt::Debug for OncePerTickBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OncePerTickBuilder")
-            .field("schedule", &self.schedule)
-            .field("overlap", &self.overlap)
             .finish_non_exhaustive()
     }
 }

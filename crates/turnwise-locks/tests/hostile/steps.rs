@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use turnwise_locks::rate::{AcquireRate, RateError};
 use turnwise_locks::{
-    Acquire, AcquireAll, AcquireMutex, Fence, FencedError, Guard, Key, LockError, Lost, LostError,
-    MutexGuard, Opening, Permit, ReadGuard, Run, WriteGuard,
+    Acquire, AcquireAll, AcquireMutex, Fence, FencedError, Guard, Key, LockError, Lost, MutexGuard,
+    Opening, Permit, ReadGuard, ReleaseError, Run, WriteGuard,
 };
 
 use super::common::poll;
@@ -143,8 +143,8 @@ pub(crate) trait Grip {
     fn is_lost(&self) -> bool;
     fn lost(&self) -> Lost;
     fn remaining(&self) -> Option<Duration>;
-    fn renew(&self, lease: Duration) -> Result<(), LostError>;
-    fn release(self) -> Result<(), LostError>;
+    fn renew(&self, lease: Duration) -> Result<(), ReleaseError>;
+    fn release(self) -> Result<(), ReleaseError>;
 }
 
 macro_rules! guards {
@@ -171,11 +171,11 @@ macro_rules! guards {
             fn remaining(&self) -> Option<Duration> {
                 self.remaining()
             }
-            fn renew(&self, lease: Duration) -> Result<(), LostError> {
-                self.renew(lease)
+            fn renew(&self, lease: Duration) -> Result<(), ReleaseError> {
+                self.renew(lease).wait()
             }
-            fn release(self) -> Result<(), LostError> {
-                self.release()
+            fn release(self) -> Result<(), ReleaseError> {
+                self.release().wait()
             }
         }
     )*};
@@ -382,7 +382,6 @@ fn all(mut all: AcquireAll<Name>, keys: Vec<usize>, world: &Arc<World>) -> Optio
     match got {
         None => Some(Thing::All(all, keys)),
         Some(Ok(guards)) => {
-            let guards = guards.into_guards();
             if guards.len() != keys.len() {
                 world.finding(format!("{} guards for {keys:?}", guards.len()));
             }
@@ -581,6 +580,7 @@ fn on_runs(world: &Arc<World>, key: usize) -> Option<Thing> {
         5 if is_outermost() => {
             let (body, fate) = sent();
             let ran = world.keyed.run(name, move |state| body.run(&[key], &mut [state]));
+            let ran = ran.map_err(Into::into);
             fate.came_to(world, ran);
         }
         6 | 7 if !is_quiet() => {
@@ -640,11 +640,11 @@ fn on_locks(world: &Arc<World>, key: usize) -> Option<Thing> {
             Some(Thing::All(world.locks.lock_all(names, limits(leases)), keys))
         }
         (6, Some(_)) if !is_quiet() => {
-            let _ = world.locks.force_release(&name);
+            let _ = world.locks.force_release(&name).wait();
             None
         }
         (7, Some(_)) if !is_quiet() => {
-            let _ = world.rw.force_release(&name);
+            let _ = world.rw.force_release(&name).wait();
             None
         }
         (8, Some(owner)) => read(world.rw.read_as(owner, name, limits(leases))),

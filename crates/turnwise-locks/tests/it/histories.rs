@@ -305,14 +305,14 @@ impl Subject for Mutual {
         held.fence().number()
     }
     fn release(&self, held: Guard<u8>) -> bool {
-        held.release().is_ok()
+        held.release().wait().is_ok()
     }
     fn force(&self) -> Option<bool> {
-        self.1.force_release(&1).ok()
+        self.1.force_release(&1).wait().ok()
     }
     fn expire(&self) {
         self.0.advance(SECOND);
-        let _ = self.1.info(&1);
+        let _ = self.1.info(&1).wait();
     }
 }
 
@@ -336,11 +336,11 @@ impl Subject for Permits {
         held.fence().number()
     }
     fn release(&self, held: Permit) -> bool {
-        held.release().is_ok()
+        held.release().wait().is_ok()
     }
     fn expire(&self) {
         self.0.advance(SECOND);
-        let _ = self.1.info();
+        let _ = self.1.info().wait();
     }
 }
 
@@ -382,8 +382,8 @@ impl Subject for ReadWrite {
     }
     fn release(&self, held: Either) -> bool {
         match held {
-            Either::Read(guard) => guard.release().is_ok(),
-            Either::Write(guard) => guard.release().is_ok(),
+            Either::Read(guard) => guard.release().wait().is_ok(),
+            Either::Write(guard) => guard.release().wait().is_ok(),
         }
     }
     fn lighten(&self, held: Either) -> Result<Either, Either> {
@@ -393,11 +393,11 @@ impl Subject for ReadWrite {
         }
     }
     fn force(&self) -> Option<bool> {
-        self.1.force_release(&1).ok()
+        self.1.force_release(&1).wait().ok()
     }
     fn expire(&self) {
         self.0.advance(SECOND);
-        let _ = self.1.info(&1);
+        let _ = self.1.info(&1).wait();
     }
 }
 

@@ -49,7 +49,7 @@ fn a_panic_gives_back_what_is_held() {
         let _more = inside.lock_all([2, 3], Limits::NONE).wait().unwrap();
         let _asked = inside.lock(1);
         held.store(true, SeqCst);
-        until(|| inside.info(&1).unwrap().unwrap().waiting == 2);
+        until(|| inside.info(&1).wait().unwrap().unwrap().waiting == 2);
         panic!("with guards");
     });
     until(|| holds.load(SeqCst));
@@ -105,7 +105,7 @@ fn who_has_given_up_is_swept() {
     // Each place that is there still keeps its waker.
     let left = Arc::strong_count(&nobody);
     assert!(left < 100, "{left}");
-    assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 1);
+    assert_eq!(locks.info(&1).wait().unwrap().unwrap().waiting, 1);
     drop(holder);
     assert!(last.wait().is_ok());
 }
@@ -179,7 +179,7 @@ fn what_is_polled_inside_the_own_turn_holds_nothing() {
     drop(holder);
     until(|| wakes.count() == 1);
     drop(waiting.wait().unwrap());
-    let info = permits.info().unwrap();
+    let info = permits.info().wait().unwrap();
     assert_eq!((info.available, info.waiting), (info.permits, 0));
 }
 

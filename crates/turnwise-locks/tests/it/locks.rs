@@ -12,8 +12,8 @@ use crate::common::{Wakes, must_end, poll, until};
 use turnwise::time::Timers;
 use turnwise::{Actor, Clock, VirtualClock};
 use turnwise_locks::{
-    Acquire, AcquireAll, Fence, Fenced, FencedError, Guard, Limits, LockError, Locks, Lost,
-    LostError, MultiGuard, Owner, Permit, ReadGuard, RwGuard, RwLocks, WriteGuard,
+    Acquire, AcquireAll, Fence, Fenced, FencedError, Guard, Limits, LockError, Locks, Lost, Owner,
+    Permit, ReadGuard, ReleaseError, RwGuard, RwLocks, WriteGuard,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,7 +33,6 @@ fn guards_move_between_threads() {
     is_shared::<ReadGuard<String>>();
     is_shared::<WriteGuard<String>>();
     is_shared::<Permit>();
-    is_shared::<MultiGuard<String>>();
     is_shared::<Lost>();
     moves::<Acquire<String, Guard<String>>>();
     moves::<AcquireAll<String>>();
@@ -52,7 +51,7 @@ fn order_is_that_of_the_calls() {
     for number in (0..1_000).filter(|number| number % 2 == 0) {
         waiting[number] = None;
     }
-    assert_eq!(locks.info(&"a").unwrap().unwrap().waiting, 500);
+    assert_eq!(locks.info(&"a").wait().unwrap().unwrap().waiting, 500);
     let mut before = first.fence();
     drop(first);
     let mut left: Vec<_> = waiting.into_iter().flatten().collect();
@@ -170,7 +169,7 @@ fn what_timed_out_never_gets_it() {
     clock.advance(5 * SECOND);
     let error = waiter.join().unwrap().unwrap_err();
     assert_eq!(error, LockError::TimedOut { waited: 5 * SECOND, key: None });
-    assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 0);
+    assert_eq!(locks.info(&1).wait().unwrap().unwrap().waiting, 0);
     drop(holder);
     assert!(locks.is_empty());
 }
@@ -223,7 +222,7 @@ fn one_that_waited_in_vain_is_refused_at_once() {
     let refused = locks.lock_within(1, hasty).wait().unwrap_err();
     assert_eq!(refused, LockError::Expected { wait: 8 * SECOND, key: None });
     let patient = locks.lock_within(1, Limits::wait(5 * SECOND));
-    assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 2);
+    assert_eq!(locks.info(&1).wait().unwrap().unwrap().waiting, 2);
     clock.advance(4 * SECOND);
     drop(second);
     assert!(third.is_ready() && !patient.is_ready());
@@ -266,13 +265,13 @@ fn after_its_lease_the_next_holds() {
     assert_eq!(wakes.count(), 1);
     assert!(poll(&mut lost, &wakes.waker()).is_some());
     assert!(new.fence() > old.fence());
-    assert!(old.is_lost() && old.renew(SECOND).is_err());
+    assert!(old.is_lost() && old.renew(SECOND).wait().is_err());
     let fence = old.fence();
-    assert_eq!(old.release().unwrap_err().fence(), fence);
+    assert_eq!(old.release().wait(), Err(ReleaseError::Lost(fence)));
     // The late release has not touched the new holder.
     assert!(!new.is_lost());
     assert!(matches!(locks.try_lock(1), Err(LockError::Busy { .. })));
-    assert!(new.release().is_ok());
+    assert!(new.release().wait().is_ok());
     assert!(locks.is_empty() && timers.is_empty());
 }
 
@@ -285,7 +284,7 @@ fn an_overdue_hold_is_gone_for_whoever_asks() {
     let new = locks.try_lock(1).unwrap();
     assert!(old.is_lost() && !new.is_lost());
     drop(old);
-    assert_eq!(locks.info(&1).unwrap().unwrap().fence, Some(new.fence()));
+    assert_eq!(locks.info(&1).wait().unwrap().unwrap().fence, Some(new.fence()));
     drop(new);
     assert_eq!(timers.run_due(), 0);
 }
@@ -297,17 +296,17 @@ fn a_renewed_lease_is_measured_anew() {
     for _ in 0..10 {
         clock.advance(SECOND);
         timers.run_due();
-        assert!(guard.renew(2 * SECOND).is_ok());
+        assert!(guard.renew(2 * SECOND).wait().is_ok());
         assert_eq!(timers.len(), 1);
     }
     assert_eq!(guard.remaining(), Some(2 * SECOND));
     // None that the clock could show: no lease any more.
-    assert!(guard.renew(Duration::MAX).is_ok());
+    assert!(guard.renew(Duration::MAX).wait().is_ok());
     assert_eq!(guard.remaining(), None);
     clock.advance(2 * SECOND);
     timers.run_due();
     assert!(timers.is_empty() && !guard.is_lost());
-    assert!(guard.renew(Duration::ZERO).is_err());
+    assert!(guard.renew(Duration::ZERO).wait().is_err());
     assert!(guard.is_lost());
 }
 
@@ -323,15 +322,15 @@ fn an_owner_holds_several_times() {
     let (me, other) = (Owner::new(), Owner::new());
     let mut guards: Vec<_> =
         (0..3).map(|_| locks.lock_as(&me, 1, Limits::NONE.lease(SECOND)).wait().unwrap()).collect();
-    let info = locks.info(&1).unwrap().unwrap();
+    let info = locks.info(&1).wait().unwrap().unwrap();
     assert_eq!((info.holders, info.count), (1, 3));
     // On the very same thread.
     let busy = locks.lock_as(&other, 1, Limits::wait(Duration::ZERO)).wait();
     assert!(matches!(busy, Err(LockError::Busy { .. })));
     assert!(matches!(locks.try_lock(1), Err(LockError::Busy { .. })));
     for count in (1..3).rev() {
-        assert!(guards.remove(0).release().is_ok());
-        assert_eq!(locks.info(&1).unwrap().unwrap().count, count);
+        assert!(guards.remove(0).release().wait().is_ok());
+        assert_eq!(locks.info(&1).wait().unwrap().unwrap().count, count);
     }
     // The lease began with the last.
     clock.advance(Duration::from_millis(500));
@@ -357,8 +356,8 @@ fn an_owner_does_not_wait_behind_itself() {
     assert!(one.is_ready() && two.is_ready() && !other.is_ready());
     let (one, two) = (one.wait().unwrap(), two.wait().unwrap());
     assert_eq!(one.fence(), two.fence());
-    assert_eq!(locks.info(&1).unwrap().unwrap().count, 2);
-    assert_eq!(locks.info(&1).unwrap().unwrap().waiting, 1);
+    assert_eq!(locks.info(&1).wait().unwrap().unwrap().count, 2);
+    assert_eq!(locks.info(&1).wait().unwrap().unwrap().waiting, 1);
     drop(one);
     assert!(!other.is_ready());
     drop(two);
@@ -382,8 +381,8 @@ fn an_owner_whose_lease_is_over_holds_anew() {
     drop(other);
     let new = new.wait().unwrap();
     assert!(!new.is_lost() && new.fence() > old.fence());
-    assert!(old.release().is_err());
-    assert_eq!(locks.info(&1).unwrap().unwrap().fence, Some(new.fence()));
+    assert!(old.release().wait().is_err());
+    assert_eq!(locks.info(&1).wait().unwrap().unwrap().fence, Some(new.fence()));
 }
 
 #[test]
@@ -405,12 +404,12 @@ fn force_frees_what_is_held_three_times() {
     for (acquire, wakes) in &mut waiting {
         assert!(poll(acquire, &wakes.waker()).is_none());
     }
-    assert!(locks.force_release(&1).unwrap());
-    assert!(!locks.force_release(&2).unwrap());
+    assert!(locks.force_release(&1).wait().unwrap());
+    assert!(!locks.force_release(&2).wait().unwrap());
     assert_eq!(waiting.iter().map(|(_, wakes)| wakes.count()).collect::<Vec<_>>(), [1, 0, 0]);
     for guard in held {
         assert!(guard.is_lost());
-        assert!(guard.release().is_err());
+        assert!(guard.release().wait().is_err());
     }
     assert!(!waiting[1].0.is_ready());
 }
@@ -495,13 +494,13 @@ fn all_or_none_of_several() {
     assert_eq!(locks.len(), 1);
     drop(third);
     let all = locks.lock_all([1, 1, 3], Limits::NONE.lease(SECOND)).wait().unwrap();
-    assert_eq!(all.guards().len(), 2);
+    assert_eq!(all.len(), 2);
     assert_eq!([1, 2, 3].map(|key| locks.try_lock(key).is_ok()), [false, true, false]);
-    assert!(all.guards().iter().all(|guard| guard.remaining().is_some()));
-    assert!(!all.is_lost());
+    assert!(all.iter().all(|guard| guard.remaining().is_some()));
+    assert!(!all.iter().any(Guard::is_lost));
     drop(all);
     assert!(locks.is_empty());
-    assert_eq!(locks.lock_all([], Limits::NONE).wait().unwrap().guards().len(), 0);
+    assert_eq!(locks.lock_all([], Limits::NONE).wait().unwrap().len(), 0);
 }
 
 #[test]
@@ -510,13 +509,13 @@ fn a_hold_learns_what_it_is_asked_for() {
     // Nobody else has asked for it, and it had no lease.
     let guard = locks.lock(1).wait().unwrap();
     assert_eq!((guard.remaining(), timers.len()), (None, 0));
-    assert!(!guard.is_lost() && locks.info(&1).unwrap().unwrap().exclusive);
-    guard.renew(SECOND).unwrap();
+    assert!(!guard.is_lost() && locks.info(&1).wait().unwrap().unwrap().exclusive);
+    guard.renew(SECOND).wait().unwrap();
     assert_eq!((guard.remaining(), timers.len()), (Some(SECOND), 1));
     clock.advance(SECOND);
     assert!(guard.is_lost());
     assert!(locks.try_lock(1).is_ok());
-    assert!(guard.release().is_err());
+    assert!(guard.release().wait().is_err());
     assert!(locks.is_empty() && timers.is_empty());
 
     for ask in 0..4 {
@@ -527,20 +526,20 @@ fn a_hold_learns_what_it_is_asked_for() {
             0 => {}
             1 => assert!(poll(&mut lost, &wakes.waker()).is_none()),
             2 => assert!(!guard.is_lost()),
-            _ => assert_eq!(locks.info(&1).unwrap().unwrap().fence, Some(guard.fence())),
+            _ => assert_eq!(locks.info(&1).wait().unwrap().unwrap().fence, Some(guard.fence())),
         }
         let waiting = locks.lock(1);
-        assert!(locks.force_release(&1).unwrap());
+        assert!(locks.force_release(&1).wait().unwrap());
         let next = waiting.wait().unwrap();
         assert!(next.fence() > guard.fence());
         assert_eq!(wakes.count(), usize::from(ask == 1));
         if ask % 2 == 0 {
-            assert!(guard.release().is_err());
+            assert!(guard.release().wait().is_err());
         } else {
             drop(guard);
         }
         assert!(matches!(locks.try_lock(1), Err(LockError::Busy { .. })));
-        assert!(next.release().is_ok());
+        assert!(next.release().wait().is_ok());
         assert!(locks.is_empty());
     }
 }
@@ -601,9 +600,9 @@ fn leases_of_several_begin_together() {
     clock.advance(10 * SECOND);
     drop(second);
     let both = both.wait().unwrap();
-    assert!(!both.is_lost());
+    assert!(!both.iter().any(Guard::is_lost));
     clock.advance(SECOND);
-    assert!(both.guards().iter().all(Guard::is_lost));
+    assert!(both.iter().all(Guard::is_lost));
 }
 
 #[test]
@@ -645,7 +644,7 @@ fn closed_locks_tell_those_that_wait() {
     assert_eq!(poll(&mut polled, &wakes.waker()).unwrap().unwrap_err(), LockError::Closed);
     assert_eq!(locks.lock(1).wait().unwrap_err(), LockError::Closed);
     assert_eq!(locks.lock(2).wait().unwrap_err(), LockError::Closed);
-    assert!(!guard.is_lost() && guard.release().is_ok());
+    assert!(!guard.is_lost() && guard.release().wait().is_ok());
 }
 
 #[test]
@@ -664,9 +663,9 @@ fn what_is_forgotten_stays_held() {
     std::mem::forget(locks.lock(1).wait().unwrap());
     std::mem::forget(locks.lock(1));
     let next = locks.lock(1);
-    assert!(locks.force_release(&1).unwrap());
+    assert!(locks.force_release(&1).wait().unwrap());
     // The second one was forgotten with its place; its hold is taken away, too.
-    assert!(locks.force_release(&1).unwrap());
+    assert!(locks.force_release(&1).wait().unwrap());
     assert!(next.wait().is_ok());
 }
 
@@ -705,7 +704,7 @@ fn a_lost_hold_tells_hostile_wakers_each() {
         assert!(poll(lost, &wakes.waker()).is_none());
     }
     drop(lost.pop());
-    assert!(locks.force_release(&1).unwrap());
+    assert!(locks.force_release(&1).wait().unwrap());
     assert_eq!(wakes.each_ref().map(Wakes::count), [1, 1, 0]);
 }
 
@@ -851,9 +850,9 @@ fn leases_and_force_against_releases() {
                     // A stale write is refused; a fresh one is alone.
                     let _ = file.with(guard.fence(), |n| *n += 1);
                     if round % 3 == 0 {
-                        let _ = guard.renew(Duration::from_micros(20));
+                        let _ = guard.renew(Duration::from_micros(20)).wait();
                     }
-                    match guard.release() {
+                    match guard.release().wait() {
                         Ok(()) => kept.fetch_add(1, SeqCst),
                         Err(_) => lost.fetch_add(1, SeqCst),
                     };
@@ -862,7 +861,7 @@ fn leases_and_force_against_releases() {
         }
         scope.spawn(|| {
             for _ in 0..rounds {
-                locks.force_release(&1).unwrap();
+                locks.force_release(&1).wait().unwrap();
                 thread::yield_now();
             }
         });
@@ -879,7 +878,7 @@ fn released_or_forced_and_never_both() {
     let (locks, over) = (Locks::new(), AtomicUsize::new(0));
     let counts = [const { AtomicUsize::new(0) }; 3];
     let [kept, lost, forced] = &counts;
-    let count = |released: Result<(), LostError>| match released {
+    let count = |released: Result<(), ReleaseError>| match released {
         Ok(()) => kept.fetch_add(1, SeqCst),
         Err(_) => lost.fetch_add(1, SeqCst),
     };
@@ -890,10 +889,10 @@ fn released_or_forced_and_never_both() {
                 for round in 0..rounds {
                     let owner = Owner::new();
                     match (me + round) % 3 {
-                        0 => _ = count(locks.lock(1).wait().unwrap().release()),
+                        0 => _ = count(locks.lock(1).wait().unwrap().release().wait()),
                         1 => {
                             let guard = locks.lock_as(&owner, 1, Limits::NONE).wait().unwrap();
-                            count(guard.release());
+                            count(guard.release().wait());
                         }
                         _ => {
                             // The last of two decides; without the first, it may be a hold anew.
@@ -902,9 +901,9 @@ fn released_or_forced_and_never_both() {
                             if first.fence() == second.fence() {
                                 drop(first);
                             } else {
-                                count(first.release());
+                                count(first.release().wait());
                             }
-                            count(second.release());
+                            count(second.release().wait());
                         }
                     }
                 }
@@ -913,7 +912,7 @@ fn released_or_forced_and_never_both() {
         }
         scope.spawn(|| {
             while over.load(SeqCst) < 3 {
-                forced.fetch_add(usize::from(locks.force_release(&1).unwrap()), SeqCst);
+                forced.fetch_add(usize::from(locks.force_release(&1).wait().unwrap()), SeqCst);
             }
         });
     });
@@ -947,7 +946,7 @@ fn a_guard_is_asked_inside_of_a_turn_of_its_lock() {
             tell.send((theirs, own.is_lost())).unwrap();
         });
         assert!(poll(&mut next, &wakes.waker()).is_none());
-        assert!(locks.force_release(&1).unwrap());
+        assert!(locks.force_release(&1).wait().unwrap());
         assert_eq!(told.recv().unwrap(), (true, true), "it was taken away");
         asker.join().unwrap();
         assert!(guard.is_lost());
@@ -1005,12 +1004,12 @@ fn owners_and_readers_ask_for_several() {
     let (locks, me) = (Locks::new(), Owner::new());
     let inner = locks.lock_as(&me, "b", Limits::NONE).wait().unwrap();
     let all = locks.lock_all_as(&me, ["c", "a", "b"], Limits::wait(SECOND)).wait().unwrap();
-    assert_eq!(all.guards()[1].fence(), inner.fence());
+    assert_eq!(all[1].fence(), inner.fence());
     assert!(
         locks.lock_all_as(&Owner::new(), ["d", "c"], Limits::wait(Duration::ZERO)).wait().is_err()
     );
-    assert!(!locks.is_locked("d") && !all.is_lost());
-    assert_eq!(all.release(), Ok(()));
+    assert!(!locks.is_locked("d") && !all.iter().any(Guard::is_lost));
+    assert!(all.into_iter().all(|guard| guard.release().wait().is_ok()));
     assert_eq!((locks.len(), locks.is_locked("b")), (1, true));
 
     let rw = RwLocks::new();
@@ -1024,7 +1023,7 @@ fn owners_and_readers_ask_for_several() {
     drop(reads);
     let mixed = mixed.wait().unwrap();
     assert!(rw.try_read("a").is_ok() && rw.try_read("b").is_err() && rw.try_read("c").is_err());
-    let each: Vec<_> = mixed.into_guards();
+    let each: Vec<_> = mixed;
     assert!(matches!(each[..], [RwGuard::Read(_), RwGuard::Write(_), RwGuard::Write(_)]));
     drop(each);
     assert!(rw.is_empty());

@@ -415,7 +415,7 @@ fn a_job_of_a_tick_is_dropped_before_the_panic_of_the_wall_clock() {
     must_end(|| {
         check(CALLS, |call, says| {
             let schedule = Schedule::every(HOUR);
-            let jobs = OncePerTick::builder(schedule).wall(|| quiet_panic("a clock")).build();
+            let jobs = OncePerTick::new(schedule).wall(|| quiet_panic("a clock"));
             panics("a clock", || call(&jobs, says.loud()));
             assert_eq!(jobs.known(), 0);
         });

@@ -27,8 +27,8 @@ fn a_look_at_a_lease_that_is_over_lets_the_next_in() {
     // What notices the end first, before the timers have run.
     let looks: [Look; 3] = [
         |old| old.is_lost(),
-        |old| old.renew(SECOND).is_err(),
-        |old| old.is_lost() && old.renew(Duration::ZERO).is_err(),
+        |old| old.renew(SECOND).wait().is_err(),
+        |old| old.is_lost() && old.renew(Duration::ZERO).wait().is_err(),
     ];
     for look in looks {
         let (clock, timers, locks) = by_hand();
@@ -48,7 +48,7 @@ fn a_renewal_of_no_time_lets_the_next_in() {
     let (_clock, timers, locks) = by_hand();
     let old = locks.lock(1).wait().unwrap();
     let next = locks.lock(1);
-    assert!(old.renew(Duration::ZERO).is_err());
+    assert!(old.renew(Duration::ZERO).wait().is_err());
     timers.run_due();
     assert!(next.is_ready());
     drop((old, next));
@@ -162,12 +162,12 @@ fn a_count_inside_a_turn_opens_the_latch() {
 fn what_was_forced_away_stays_lost_after_close() {
     let locks = Locks::new();
     let old = locks.lock(1).wait().unwrap();
-    assert!(locks.force_release(&1).unwrap());
+    assert!(locks.force_release(&1).wait().unwrap());
     let new = locks.lock(1).wait().unwrap();
     locks.close();
     assert!(old.is_lost() && !new.is_lost());
-    assert!(old.renew(SECOND).is_err() && old.release().is_err());
-    assert!(new.release().is_ok());
+    assert!(old.renew(SECOND).wait().is_err() && old.release().wait().is_err());
+    assert!(new.release().wait().is_ok());
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn those_that_gave_up_are_not_expected_to_hold() {
     let holder = measured(&clock, &locks);
     let waits = locks.lock(1);
     drop((0..8).map(|_| locks.lock(1)).collect::<Vec<_>>());
-    let info = locks.info(&1).unwrap().unwrap();
+    let info = locks.info(&1).wait().unwrap().unwrap();
     assert_eq!((info.waiting, info.expected_wait), (1, 4 * SECOND));
     let mut next = locks.lock_within(1, Limits::wait(4 * SECOND).refuse_early());
     assert!(next.wait_timeout(Duration::ZERO).is_none(), "refused for those that are gone");
@@ -223,7 +223,7 @@ fn an_estimate_outlives_an_idle_lock() {
     let hasty = Limits::wait(SECOND).refuse_early();
     let refused = locks.lock_within(1, hasty).wait_timeout(Duration::ZERO);
     assert!(matches!(refused, Some(Err(LockError::Expected { .. }))), "{refused:?}");
-    assert!(locks.info(&1).unwrap().unwrap().expected_wait > SECOND);
+    assert!(locks.info(&1).wait().unwrap().unwrap().expected_wait > SECOND);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_renewal_moves_the_end_of_a_lease() {
         let first = first.map_or(Limits::NONE, |first| Limits::NONE.lease(first * SECOND));
         let old = locks.lock_within(1, first).wait().unwrap();
         let next = locks.lock(1);
-        old.renew(then * SECOND).unwrap();
+        old.renew(then * SECOND).wait().unwrap();
         clock.advance(then * SECOND - Duration::from_nanos(1));
         timers.run_due();
         assert!(!next.is_ready() && !old.is_lost());
@@ -310,19 +310,19 @@ fn a_question_inside_a_waker_of_its_lock_is_refused() {
     let held = locks.lock(1).wait().unwrap();
     let (inside, count) = (locks.clone(), asked.clone());
     let wakes = Wakes::calling(move || {
-        assert!(matches!(inside.info(&1), Err(LockError::Deadlock { .. })));
-        assert_eq!(inside.force_release(&1), Err(LockError::Deadlock { key: None }));
+        assert!(matches!(inside.info(&1).wait(), Err(LockError::Deadlock { .. })));
+        assert_eq!(inside.force_release(&1).wait(), Err(LockError::Deadlock { key: None }));
         count.fetch_add(1, SeqCst);
     });
     let mut next = locks.lock(1);
     assert!(poll(&mut next, &wakes.waker()).is_none());
     drop(held);
-    assert_eq!(locks.info(&1).unwrap().unwrap().holders, 1);
+    assert_eq!(locks.info(&1).wait().unwrap().unwrap().holders, 1);
 
     let seat = seats.acquire().wait().unwrap();
     let (inside, count) = (seats.clone(), asked.clone());
     let wakes = Wakes::calling(move || {
-        assert!(matches!(inside.info(), Err(LockError::Deadlock { .. })));
+        assert!(matches!(inside.info().wait(), Err(LockError::Deadlock { .. })));
         count.fetch_add(1, SeqCst);
     });
     let mut next = seats.acquire();

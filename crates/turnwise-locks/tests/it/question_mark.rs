@@ -11,7 +11,7 @@ use turnwise_locks::admission::{
 use turnwise_locks::slots::{RunSlotError, SlotBuildError, SlotError};
 use turnwise_locks::ticks::NotMine;
 use turnwise_locks::{
-    FencedError, Keyed, Limits, LockError, Locks, LostError, NotStarted, RunError, RwLocks,
+    FencedError, Keyed, Limits, LockError, Locks, NotStarted, ReleaseError, RunError, RwLocks,
     Semaphore, SlotPool,
 };
 
@@ -28,7 +28,7 @@ fn errors_are_what_boxed_errors_want() {
     error::<FencedError>();
     error::<LimitError>();
     error::<LockError>();
-    error::<LostError>();
+    error::<ReleaseError>();
     error::<NotMine>();
     error::<NotStarted>();
     error::<OpenError<String>>();

@@ -73,10 +73,10 @@ fn runs_of_readers_come_in_together() {
     drop(before);
     let writer = poll(&mut writer, Waker::noop()).unwrap().unwrap();
     assert!(after.iter().all(|read| !read.is_ready()));
-    assert!(locks.info(&1).unwrap().unwrap().exclusive);
+    assert!(locks.info(&1).wait().unwrap().unwrap().exclusive);
     drop(writer);
     assert!(after.iter().all(|read| read.is_ready()));
-    assert_eq!(locks.info(&1).unwrap().unwrap().holders, 3);
+    assert_eq!(locks.info(&1).wait().unwrap().unwrap().holders, 3);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_writing_owner_reads_and_stops_writing() {
     let beside = locks.read(1);
     assert!(!beside.is_ready());
     drop(writer);
-    assert!(beside.is_ready() && !locks.info(&1).unwrap().unwrap().exclusive);
+    assert!(beside.is_ready() && !locks.info(&1).wait().unwrap().unwrap().exclusive);
     drop(reader);
     assert!(matches!(locks.try_write(1), Err(LockError::Busy { .. })));
     drop(beside);
@@ -163,15 +163,15 @@ fn force_takes_it_from_all_readers() {
     let locks = RwLocks::new();
     let readers: Vec<_> = (0..5).map(|_| locks.read(1).wait().unwrap()).collect();
     let writing = locks.write(1);
-    assert!(locks.force_release(&1).unwrap());
+    assert!(locks.force_release(&1).wait().unwrap());
     let writer = writing.wait().unwrap();
     for reader in readers {
         assert!(reader.fence() < writer.fence());
-        assert!(reader.release().is_err());
+        assert!(reader.release().wait().is_err());
     }
     let reader = writer.downgrade();
-    assert!(locks.force_release(&1).unwrap() && reader.is_lost());
-    assert!(!locks.force_release(&1).unwrap());
+    assert!(locks.force_release(&1).wait().unwrap() && reader.is_lost());
+    assert!(!locks.force_release(&1).wait().unwrap());
 }
 
 #[test]
@@ -188,11 +188,11 @@ fn leases_of_readers_end_each_for_itself() {
     let writer = writing.wait().unwrap();
     assert!(long.is_lost());
     // A downgrade of what was lost changes nothing for those that hold.
-    assert!(locks.force_release(&1).unwrap());
+    assert!(locks.force_release(&1).wait().unwrap());
     let new = locks.write(1).wait().unwrap();
     drop(writer.downgrade());
     assert!(matches!(locks.try_read(1), Err(LockError::Busy { .. })));
-    assert!(new.release().is_ok());
+    assert!(new.release().wait().is_ok());
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn closed_it_tells_readers_and_writers() {
     assert_eq!(reading.wait().unwrap_err(), LockError::Closed);
     assert_eq!(writing.wait().unwrap_err(), LockError::Closed);
     assert_eq!(locks.try_read(2).unwrap_err(), LockError::Closed);
-    assert!(writer.release().is_ok());
+    assert!(writer.release().wait().is_ok());
 }
 
 #[test]

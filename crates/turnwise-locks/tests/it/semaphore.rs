@@ -21,7 +21,7 @@ fn by_hand(permits: u64) -> (VirtualClock, Timers, Semaphore) {
 }
 
 fn available(permits: &Semaphore) -> u64 {
-    permits.info().unwrap().available
+    permits.info().wait().unwrap().available
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn a_late_release_changes_nothing() {
     clock.advance(SECOND);
     timers.run_due();
     let new = waiting.wait().unwrap();
-    assert!(old.is_lost() && old.renew(SECOND).is_err());
+    assert!(old.is_lost() && old.renew(SECOND).wait().is_err());
     assert_eq!(available(&permits), 1);
-    assert!(old.release().is_err());
+    assert!(old.release().wait().is_err());
     assert_eq!(available(&permits), 1);
-    assert!(new.renew(SECOND).is_ok() && new.release().is_ok());
+    assert!(new.renew(SECOND).wait().is_ok() && new.release().wait().is_ok());
     assert_eq!(available(&permits), 2);
     // The timer of the semaphore finds nothing, and is armed no more.
     clock.advance(SECOND);
@@ -118,7 +118,7 @@ fn what_was_lent_gets_a_lease() {
     let (old, other) = (permits.try_acquire(1).unwrap(), permits.try_acquire(1).unwrap());
     let waiting = permits.acquire();
     assert_eq!((old.remaining(), old.is_lost()), (None, false));
-    old.renew(SECOND).unwrap();
+    old.renew(SECOND).wait().unwrap();
     let mut lost = old.lost();
     assert!(poll(&mut lost, Waker::noop()).is_none());
     assert_eq!(old.remaining(), Some(SECOND));
@@ -128,9 +128,9 @@ fn what_was_lent_gets_a_lease() {
     let new = waiting.wait().unwrap();
     assert!(poll(&mut lost, Waker::noop()).is_some());
     assert!(old.is_lost() && !other.is_lost() && new.fence() > other.fence());
-    assert!(old.renew(SECOND).is_err() && old.release().is_err());
+    assert!(old.renew(SECOND).wait().is_err() && old.release().wait().is_err());
     assert_eq!(available(&permits), 0);
-    assert!(new.release().is_ok() && other.release().is_ok());
+    assert!(new.release().wait().is_ok() && other.release().wait().is_ok());
     assert_eq!(available(&permits), 2);
     assert!(timers.is_empty());
 }
@@ -144,7 +144,7 @@ fn several_that_are_lent_are_one_hold() {
     drop(three);
     assert!(!waiting.is_ready());
     assert_eq!(available(&permits), 3);
-    two.renew(SECOND).unwrap();
+    two.renew(SECOND).wait().unwrap();
     assert_eq!(available(&permits), 3);
     clock.advance(SECOND);
     timers.run_due();
@@ -160,7 +160,7 @@ fn several_that_are_lent_are_one_hold() {
 fn what_is_known_counts_all_kinds() {
     let permits = Semaphore::new(4);
     let known = || {
-        let info = permits.info().unwrap();
+        let info = permits.info().wait().unwrap();
         (info.permits, info.available, info.waiting)
     };
     let lent = permits.try_acquire(1).unwrap();
@@ -188,7 +188,7 @@ fn permits_come_and_go() {
     // Below what is held: the rest goes as it comes back.
     permits.reduce(2);
     assert_eq!(three.wait().unwrap_err(), LockError::TooMany { permits: 1 });
-    assert_eq!((available(&permits), permits.info().unwrap().waiting), (0, 1));
+    assert_eq!((available(&permits), permits.info().wait().unwrap().waiting), (0, 1));
     assert!(!one.is_ready());
     drop(two);
     let one = one.wait().unwrap();
@@ -244,8 +244,8 @@ fn closed_it_tells_those_that_wait() {
     assert_eq!(waiting.wait().unwrap_err(), LockError::Closed);
     assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Closed);
     assert_eq!(permits.drain().unwrap_err(), LockError::Closed);
-    assert!(permits.info().is_err());
-    assert!(held.release().is_ok());
+    assert!(permits.info().wait().is_err());
+    assert!(held.release().wait().is_ok());
 }
 
 #[test]
@@ -268,12 +268,12 @@ fn a_hundred_waits_end_from_outside() {
             while started.load(SeqCst) < 100 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(permits.info().unwrap().waiting, 100);
+            assert_eq!(permits.info().wait().unwrap().waiting, 100);
             tasks.iter().for_each(|task| task.abort());
             for task in tasks {
                 assert!(task.await.unwrap_err().is_cancelled());
             }
-            assert_eq!(permits.info().unwrap().waiting, 0);
+            assert_eq!(permits.info().wait().unwrap().waiting, 0);
             drop(held);
             assert!(permits.acquire().await.is_ok());
         });
@@ -312,7 +312,7 @@ fn a_thousand_waiters_use_no_processor() {
                     .unwrap()
             })
             .collect();
-        until(|| permits.info().unwrap().waiting == 1_000);
+        until(|| permits.info().wait().unwrap().waiting == 1_000);
         thread::sleep(SECOND);
         let before = processor_time();
         thread::sleep(SECOND);
@@ -358,7 +358,7 @@ fn permits_with_and_without_a_lease_are_put_together() {
             held.merge(permits.acquire_within(1, second).wait().unwrap()).unwrap();
             assert_eq!((held.permits(), available(&permits)), (3, 0));
             assert_eq!(held.remaining().is_some(), first != Limits::NONE);
-            held.release().unwrap();
+            held.release().wait().unwrap();
             assert_eq!(available(&permits), 3);
         }
     }
@@ -381,7 +381,7 @@ fn lost_permits_are_not_divided() {
     assert_eq!(kept.permits(), 1);
     lost.forget();
     part.forget();
-    assert_eq!((permits.info().unwrap().permits, available(&permits)), (4, 3));
+    assert_eq!((permits.info().wait().unwrap().permits, available(&permits)), (4, 3));
     drop(kept);
     assert_eq!(available(&permits), 4);
 }
@@ -398,7 +398,7 @@ fn forgotten_permits_are_gone() {
         two.forget();
         assert_eq!(all.wait().unwrap_err(), LockError::TooMany { permits: 1 });
         drop(one.wait().unwrap());
-        assert_eq!((permits.info().unwrap().permits, available(&permits)), (1, 1));
+        assert_eq!((permits.info().wait().unwrap().permits, available(&permits)), (1, 1));
     }
 }
 
@@ -414,7 +414,7 @@ fn a_permit_that_is_added_lets_one_in() {
     assert!(!two.is_ready());
     signal.add(1);
     two.wait().unwrap().forget();
-    assert_eq!((signal.available(), signal.info().unwrap().permits), (0, 0));
+    assert_eq!((signal.available(), signal.info().wait().unwrap().permits), (0, 0));
 }
 
 /// More permits than the word of those that come without a turn can count.
@@ -442,7 +442,7 @@ fn permits_are_forgotten_that_were_taken_away() {
         let all = permits.acquire_within(3, limits).wait().unwrap();
         permits.reduce(2);
         all.forget();
-        assert_eq!((permits.info().unwrap().permits, permits.available()), (0, 0));
+        assert_eq!((permits.info().wait().unwrap().permits, permits.available()), (0, 0));
         permits.add(1);
         assert_eq!((permits.available(), available(&permits)), (1, 1));
     }

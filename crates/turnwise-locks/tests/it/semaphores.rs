@@ -16,12 +16,12 @@ fn each_key_has_its_own() {
     let beside = permits.acquire("b".into()).wait().unwrap();
     assert!(beside.fence() > other.fence());
     assert_eq!(permits.len(), 2);
-    let info = permits.info("b").unwrap().unwrap();
+    let info = permits.info("b").wait().unwrap().unwrap();
     assert_eq!((info.holders, info.waiting), (2, 0));
     drop((both, other));
     assert!(!permits.is_used("a") && permits.is_used("b"));
     drop(beside);
-    assert!(permits.is_empty() && permits.info("b").unwrap().is_none());
+    assert!(permits.is_empty() && permits.info("b").wait().unwrap().is_none());
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn requests_come_in_in_their_order() {
     drop(two);
     let three = three.wait().unwrap();
     assert!(!one.is_ready());
-    three.release().unwrap();
+    three.release().wait().unwrap();
     drop(one.wait().unwrap());
     assert!(permits.is_empty());
 }
@@ -87,7 +87,7 @@ fn leases_end_and_holders_are_forced_away() {
     clock.advance(SECOND);
     let next = next.wait().unwrap();
     assert!(hung.is_lost() && !other.is_lost());
-    assert_eq!(permits.force_release(&"a"), Ok(true));
+    assert_eq!(permits.force_release(&"a").wait(), Ok(true));
     assert!(other.is_lost() && next.is_lost());
     drop(permits.try_acquire("a", 2).unwrap());
     drop((hung, other, next));
@@ -103,7 +103,7 @@ fn after_the_close_no_request_is_taken() {
     assert_eq!(waits.wait().unwrap_err(), LockError::Closed);
     assert_eq!(permits.try_acquire("b", 1).unwrap_err(), LockError::Closed);
     assert!(!held.is_lost());
-    held.release().unwrap();
+    held.release().wait().unwrap();
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn permits_of_a_key_are_awaited() {
             tokio::spawn(async move {
                 let permit = permits.acquire(task % 3).await.unwrap();
                 tokio::task::yield_now().await;
-                permit.release().unwrap();
+                permit.release().wait().unwrap();
             })
         })
         .collect();

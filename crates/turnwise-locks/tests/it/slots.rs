@@ -491,7 +491,7 @@ fn i9_a_hung_holder_loses_its_slot() {
     // The late holder has its value, and changes nothing with what it does.
     **old += 1;
     assert_eq!(**old, 2);
-    assert!(old.renew(SECOND).is_err() && old.remaining().is_none());
+    assert!(old.renew(SECOND).wait().is_err() && old.remaining().is_none());
     assert_eq!(old.finish(), Err(SlotError::Lost));
     assert!(!new.is_lost() && pool.try_acquire().is_err());
     assert_eq!(log.lock().unwrap().len(), 4);
@@ -509,10 +509,10 @@ fn i9_a_lease_that_is_renewed_goes_on() {
     for _ in 0..5 {
         clock.advance(SECOND - Duration::from_nanos(1));
         timers.run_due();
-        slot.renew(SECOND).unwrap();
+        slot.renew(SECOND).wait().unwrap();
     }
     assert_eq!(timers.len(), 1);
-    slot.renew(Duration::MAX).unwrap();
+    slot.renew(Duration::MAX).wait().unwrap();
     clock.advance(1_000 * SECOND);
     timers.run_due();
     assert!(!slot.is_lost());
@@ -537,7 +537,7 @@ fn i9_who_asks_finds_a_lease_over() {
         assert_eq!(*log.lock().unwrap(), ["set up", "clean up"]);
         let slot = pool.try_acquire().unwrap();
         clock.advance(SECOND);
-        assert!(slot.renew(SECOND).is_err());
+        assert!(slot.renew(SECOND).wait().is_err());
         assert!(slot.is_lost());
         // It was reclaimed, elsewhere.
         let next = pool.acquire(Limits::NONE).wait().unwrap();

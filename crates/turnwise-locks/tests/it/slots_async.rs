@@ -245,7 +245,7 @@ fn a_job_renews_its_lease_or_gets_one() {
         let (go, gone) = promise::<()>();
         let mut run = pool.run_async(limits, async move |slot| {
             let _ = gone.await;
-            slot.renew(9 * MS).unwrap();
+            slot.renew(9 * MS).wait().unwrap();
             pending::<()>().await;
         });
         assert!(poll(&mut run).is_pending());

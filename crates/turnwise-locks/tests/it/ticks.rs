@@ -24,9 +24,9 @@ fn schedule() -> Schedule {
 fn by_hand(overlap: bool) -> (OncePerTick, VirtualClock) {
     let clock = VirtualClock::new();
     let wall = clock.clone();
-    let jobs = OncePerTick::builder(schedule()).wall(move || wall.now());
+    let jobs = OncePerTick::new(schedule()).wall(move || wall.now());
     let jobs = if overlap { jobs.allow_overlap() } else { jobs };
-    (jobs.build(), clock)
+    (jobs, clock)
 }
 
 #[test]
@@ -34,9 +34,8 @@ fn twelve_contenders_a_thousand_ticks() {
     must_end(|| {
         let now = Arc::new(AtomicU64::new(0));
         let wall = now.clone();
-        let jobs = OncePerTick::builder(schedule())
-            .wall(move || Duration::from_millis(wall.load(SeqCst)))
-            .build();
+        let jobs =
+            OncePerTick::new(schedule()).wall(move || Duration::from_millis(wall.load(SeqCst)));
         let runs = Mutex::new(BTreeMap::<u64, u32>::new());
         // All of them try in each tick, some of them late; what is quick is over by then.
         let begins = Barrier::new(12);
@@ -155,9 +154,7 @@ fn a_job_that_runs_is_not_forgotten() {
 fn a_clock_set_back_repeats_nothing() {
     let now = Arc::new(AtomicU64::new(1_000 * 60));
     let wall = now.clone();
-    let jobs = OncePerTick::builder(schedule())
-        .wall(move || Duration::from_secs(wall.load(SeqCst)))
-        .build();
+    let jobs = OncePerTick::new(schedule()).wall(move || Duration::from_secs(wall.load(SeqCst)));
     for tick in 1_000..1_010 {
         now.store(tick * 60, SeqCst);
         (0..100).for_each(|job| jobs.try_run(&format!("{job}"), |_| ()).unwrap());
@@ -204,11 +201,10 @@ impl Attended {
     fn new() -> Self {
         let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
         let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
-        let jobs = OncePerTick::builder(schedule())
+        let jobs = OncePerTick::new(schedule())
             .wall(move || wall.now())
             .timers(timers.clone())
-            .executor(queue.handle())
-            .build();
+            .executor(queue.handle());
         Attended { clock, timers, queue, jobs }
     }
 
@@ -326,12 +322,11 @@ fn it_runs_by_itself() {
 fn a_call_may_belong_to_the_tick_that_is_nearest() {
     let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
     let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
-    let jobs = OncePerTick::builder(schedule())
+    let jobs = OncePerTick::new(schedule())
         .wall(move || wall.now())
         .timers(timers.clone())
         .executor(queue.handle())
-        .nearest()
-        .build();
+        .nearest();
     let (tell, told) = mpsc::channel();
     let attended = jobs.attend("attended", Missed::Skip, move |tick| tell.send(tick).unwrap());
     clock.advance(STEP - Duration::from_secs(1));

@@ -1,6 +1,9 @@
-// A job that runs once per tick, however many programs try.
+// A job that runs once per tick, however many programs try; and one that cron calls a little early.
 {
     let attempts = (0..5).map(|_| jobs.try_run("count players", |_| count_players()));
     let ran: Vec<u32> = attempts.filter_map(|ran| ran.ok()).collect();
-    format!("counted {ran:?}")
+    let nearest = jobs.clone().nearest().allow_overlap();
+    let tick = nearest.try_run("back up", |tick| tick)?;
+    let taken = matches!(nearest.try_run("back up", |tick| tick), Err(NotMine::Taken { .. }));
+    format!("counted {ran:?}; backed up in tick {tick}, taken: {taken}")
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use turnwise_redis::Remote;
-use turnwise_redis::ticks::Attendance;
+use turnwise_redis::ticks::NotMine;
 
 /// Runs a command once per tick, on one machine of all that try.
 ///
@@ -77,15 +77,15 @@ fn main() -> ExitCode {
         }
     };
     common::end_when_asked();
-    let run = match job.attend().wait() {
-        Ok(Attendance::Mine(run)) => run,
-        Ok(missed) => {
+    let run = match job.take().wait() {
+        Ok(run) => run,
+        Err(NotMine::Failed(error)) => return common::failed("once", &error),
+        Err(missed) => {
             if given.verbose {
                 eprintln!("once: {}", why(&missed));
             }
             return ExitCode::from(given.missed);
         }
-        Err(error) => return common::failed("once", &error),
     };
     let guard = run.into_guard();
     let code = common::run("once", &given.command, &guard, given.grace);
@@ -93,10 +93,10 @@ fn main() -> ExitCode {
     code
 }
 
-fn why(missed: &Attendance) -> String {
+fn why(missed: &NotMine) -> String {
     match missed {
-        Attendance::Taken { next } => format!("this tick is taken; the next is in {next:.1?}"),
-        Attendance::StillRunning { tick, next } => {
+        NotMine::Taken { next } => format!("this tick is taken; the next is in {next:.1?}"),
+        NotMine::StillRunning { tick, next } => {
             format!("the run of tick {tick} is under way; the next tick is in {next:.1?}")
         }
         _ => "this tick does not run here".to_owned(),

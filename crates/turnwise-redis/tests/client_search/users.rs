@@ -122,9 +122,9 @@ impl Host {
             let renewed = guard.renew(Duration::from_millis(20) + sim.millis(300));
             let renewed = sim.within("renew", PATIENCE + SLACK, renewed).await;
             let right = match renewed {
-                Ok(Ok(()) | Err(ReleaseError::Lost(_))) => true,
-                Ok(Err(ReleaseError::Store(error))) => self.is_network(&error),
-                _ => net.is_dead(),
+                Ok(()) | Err(ReleaseError::Lost(_)) => true,
+                Err(ReleaseError::Store(error)) => self.is_network(&error) || net.is_dead(),
+                Err(_) => false,
             };
             sim.check(Rule::Answered, right, || format!("renew {name}"));
         }
@@ -319,8 +319,7 @@ impl Host {
                             continue;
                         }
                         let confirmed = reserved.confirm(row.clone());
-                        let confirmed = sim.within("confirm", PATIENCE + SLACK, confirmed).await;
-                        confirmed.ok()
+                        Some(sim.within("confirm", PATIENCE + SLACK, confirmed).await)
                     }
                     Some(Err(error)) => Some(Err(error)),
                     None => None,

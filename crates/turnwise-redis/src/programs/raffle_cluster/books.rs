@@ -99,7 +99,6 @@ impl Books {
     ) -> Result<Report, Failure> {
         let rows = rows(admission)?;
         let info = admission.status().wait().map_err(|error| unanswered(&error))?;
-        let info = info.map_err(|error| unanswered(&error))?;
         let (requests, seats) = (u64::from(options.requests), options.seats);
         let killed = self.entrants.iter().filter(|it| it.killed).count() as u64;
         let living = self.entrants.len() as u64 - killed;
@@ -175,7 +174,6 @@ fn rows(admission: &Admission) -> Result<Vec<Row>, Failure> {
     loop {
         let page =
             admission.rows(all.len() as u64, 1000).wait().map_err(|error| unanswered(&error))?;
-        let page = page.map_err(|error| unanswered(&error))?;
         if page.is_empty() {
             return Ok(all);
         }

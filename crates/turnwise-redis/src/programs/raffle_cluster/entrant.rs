@@ -116,8 +116,7 @@ pub(crate) fn enter(
                     until_killed();
                 }
                 thread::sleep(options.hold);
-                let confirmed = reservation.confirm(&*applicant).wait();
-                confirmed.unwrap_or_else(|error| Err(error.into()))
+                reservation.confirm(&*applicant).wait()
             }),
         };
         say(match answer {
