@@ -4,11 +4,12 @@ use std::fmt;
 
 /// A key of `L` by a borrowed form of it, `&str` of a `String`: made by `entry_ref` of
 /// [`Locks`](crate::Locks::entry_ref), [`RwLocks`](crate::RwLocks::entry_ref),
-/// [`Semaphores`](crate::Semaphores::entry_ref), [`Keyed`](crate::Keyed::entry_ref) and
-/// [`RateLimits`](crate::rate::RateLimits::entry_ref).
+/// [`Semaphores`](crate::Semaphores::entry_ref), [`Mutexes`](crate::Mutexes::entry_ref),
+/// [`Keyed`](crate::Keyed::entry_ref) and [`RateLimits`](crate::rate::RateLimits::entry_ref).
 ///
 /// Nothing is looked up, held or locked by it: its methods are those of `L` with the same names,
-/// and they clone the key only if it is not there.
+/// and they clone the key only if it is not there. Those of locks whose keys have names, and of
+/// `Mutexes`, clone it in any case.
 ///
 /// # Examples
 /// ```

@@ -77,15 +77,15 @@ pub(crate) enum Make<K, S> {
     Of(Box<dyn Fn(&K) -> S + Send + Sync>),
 }
 
-/// A key in its entry.
-enum Held<K> {
+/// A key in its entry, or one that is at hand.
+pub(crate) enum Held<K> {
     Own(K),
     /// Shared with the key's mailbox.
     Shared(Arc<K>),
 }
 
 impl<K> Held<K> {
-    fn get(&self) -> &K {
+    pub(crate) fn get(&self) -> &K {
         match self {
             Held::Own(key) => key,
             Held::Shared(key) => key,

@@ -148,6 +148,11 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
         }
     }
 
+    /// True if it holds the lock already.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(&self.stage, Stage::Over(Ok(_)) | Stage::Thin(_) | Stage::Fast(_))
+    }
+
     /// An error of it says this name of its key.
     pub(super) fn named(mut self, key: Option<Arc<str>>) -> Self {
         self.key = key;

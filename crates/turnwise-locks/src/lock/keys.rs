@@ -21,7 +21,7 @@ use super::turns::{Common, Core};
 use crate::keyed::NotStarted;
 use crate::limits::Limits;
 use crate::registry::{AsKey, Entered, HoldRequest, Kind, Make, Own, Pin, Registry, Slot};
-use crate::user_code::owning;
+use crate::user_code::{ignore, owning};
 
 /// One who may hold the same lock several times: its own requests do not wait for each other.
 ///
@@ -120,39 +120,43 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     where
         A: AsKey<K>,
     {
-        let Some(name) = &self.set.names else {
-            return self.acquire_unnamed(key, owner, weight, limits);
-        };
-        let (key, name) = owning(Own(key.own()), |Own(key)| Arc::from(name(key)));
-        self.acquire_unnamed(key, owner, weight, limits).named(Some(name))
-    }
-
-    fn acquire_unnamed<A, G, E>(
-        &self,
-        key: A,
-        owner: Option<&Owner>,
-        weight: u64,
-        limits: Limits,
-    ) -> Acquire<K, G, E>
-    where
-        A: AsKey<K>,
-    {
         let (set, capacity) = (&self.set, self.set.capacity);
+        let named = set.names.is_some();
+        if A::BORROWED && named {
+            return self.acquire(Own(key.own()), owner, weight, limits);
+        }
         // An owner, and a lease, are known by a mailbox only.
         let thin = owner.is_none() && limits.leased().is_none();
-        let request = HoldRequest { weight, thin, immediate: limits.is_immediate(), capacity };
+        let immediate = limits.is_immediate();
+        let request = HoldRequest { weight, thin, immediate, named, capacity };
         let number = || set.common.number();
-        let (place, actor) = match set.registry.hold(key, request, number, set.kept()) {
-            Ok(Entered::Fat(found)) => found,
+        let (acquire, key) = match set.registry.hold(key, request, number, set.kept()) {
             Ok(Entered::Thin(place, fence)) => {
                 return Acquire::thin(Thin::new(set.clone(), place, fence));
             }
-            Err(why) => return Acquire::refused(refused(&why)),
+            Ok(Entered::Fat((place, actor), key)) => {
+                let pin = Pin::new(self.set.clone(), place, Kind::Run);
+                let wanted = Wanted { owner: owner.map(|owner| owner.number), weight, limits };
+                let (key, acquire) = owning(key, |_| {
+                    let terms = limits.terms(|| set.common.now());
+                    Acquire::new(Place::Key(pin, actor), wanted, terms)
+                });
+                (acquire, key)
+            }
+            Err((why, key)) => (Acquire::refused(refused(&why)), key),
         };
-        let pin = Pin::new(self.set.clone(), place, Kind::Run);
-        let terms = limits.terms(|| set.common.now());
-        let wanted = Wanted { owner: owner.map(|owner| owner.number), weight, limits };
-        Acquire::new(Place::Key(pin, actor), wanted, terms)
+        match (&set.names, key) {
+            // Only its error says the name.
+            (Some(name), Some(key)) if !acquire.is_held() => {
+                let ((acquire, _), name) =
+                    owning((acquire, key), |(_, key)| Arc::from(name(key.get())));
+                acquire.named(Some(name))
+            }
+            (_, key) => {
+                ignore(|| drop(key));
+                acquire
+            }
+        }
     }
 
     fn mailbox<Q>(&self, key: &Q) -> Option<Actor<Slot<K, Core<K>>>>
@@ -280,7 +284,10 @@ impl<L> LocksBuilder<L> {
     }
 
     /// Describes locks by key, with so much room each.
-    pub(super) fn by_key<K>(capacity: u64, locks: fn(Keys<K>) -> L) -> Self
+    pub(super) fn by_key<K>(
+        capacity: u64,
+        locks: impl FnOnce(Keys<K>) -> L + Send + Sync + 'static,
+    ) -> Self
     where
         K: Hash + Eq + Send + Sync + 'static,
         L: 'static,
@@ -353,8 +360,9 @@ macro_rules! by_key {
     };
     ($name:ident) => {
         impl<K: Send + Sync + 'static> $crate::lock::keys::LocksBuilder<$name<K>> {
-            /// Gives keys names, which errors have and say. Called in each request, which clones
-            /// a [borrowed](crate::EntryRef) key for it; outside of all locks.
+            /// Gives keys names, which errors have and say. Called in each request that is not
+            /// granted at once, outside of all locks. Each request clones a
+            /// [borrowed](crate::EntryRef) key for it.
             ///
             /// # Examples
             /// ```

@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread::panicking;
 
-use turnwise::time::Timers;
 use turnwise::{Actor, Limit};
 
 use super::acquire::{Acquire, Failure};
 use super::all::AcquireAll;
 use super::error::{Closed, LockError};
 use super::fence::Fence;
+use super::keys::LocksBuilder;
 use super::{Guard, Locks};
+use crate::entry_ref::EntryRef;
 use crate::limits::Limits;
 use crate::map::Map;
 use crate::registry::comparing;
@@ -113,9 +114,9 @@ where
         Mutexes::over(Locks::new(), make)
     }
 
-    /// [`with`](Self::with) timers of its own, on whose clock waits are measured.
-    pub fn with_timers(timers: Timers, make: impl Fn(&K) -> T + Send + Sync + 'static) -> Self {
-        Mutexes::over(Locks::builder().timers(timers).build(), make)
+    /// [`with`](Self::with) a clock, timers, or names of keys, of its own.
+    pub fn builder(make: impl Fn(&K) -> T + Send + Sync + 'static) -> LocksBuilder<Self> {
+        LocksBuilder::by_key(1, |keys| Mutexes::over(Locks { keys }, make))
     }
 
     fn over(locks: Locks<K>, make: impl Fn(&K) -> T + Send + Sync + 'static) -> Self {
@@ -192,6 +193,24 @@ where
         AcquireMutexes { inner: self.inner.clone(), keys, locks }
     }
 
+    /// A key by a borrowed form of it, `&str` of a `String`. Each of its requests clones the key,
+    /// which the guard has.
+    ///
+    /// # Examples
+    /// ```
+    /// let carts = turnwise_locks::Mutexes::<String, Vec<u32>>::new();
+    /// carts.entry_ref("ada").lock().wait()?.push(7);
+    /// assert_eq!(carts.entry_ref("ada").try_lock()?.key(), "ada");
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn entry_ref<'a, Q>(&'a self, key: &'a Q) -> EntryRef<'a, Self, Q>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        EntryRef { all: self, key }
+    }
+
     /// True if a key is locked, or a request waits for it. Stale on return. Waits for no holder.
     pub fn is_locked<Q>(&self, key: &Q) -> bool
     where
@@ -234,6 +253,41 @@ where
     /// holding.
     pub fn close(&self) {
         self.inner.locks.close();
+    }
+}
+
+impl<K: Send + Sync + 'static, T: Send + 'static> LocksBuilder<Mutexes<K, T>> {
+    /// Gives keys names, which errors have and say: as those of [`Locks`](crate::Locks).
+    pub fn names(self, name: impl Fn(&K) -> String + Send + Sync + 'static) -> Self {
+        self.then(|mutexes| match Arc::get_mut(&mut mutexes.inner) {
+            Some(inner) => inner.locks.keys.set_names(Box::new(name)),
+            None => unreachable!("they were made just now"),
+        })
+    }
+}
+
+impl<K, T, Q> EntryRef<'_, Mutexes<K, T>, Q>
+where
+    K: Borrow<Q> + Clone + Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+    Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+{
+    /// As [`Mutexes::lock`].
+    pub fn lock(self) -> AcquireMutex<K, T, Closed> {
+        self.all.lock(self.key.to_owned())
+    }
+
+    /// As [`Mutexes::lock_within`].
+    pub fn lock_within(self, limit: impl Into<Limit>) -> AcquireMutex<K, T> {
+        self.all.lock_within(self.key.to_owned(), limit)
+    }
+
+    /// As [`Mutexes::try_lock`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_lock(self) -> Result<MutexGuard<K, T>, LockError> {
+        self.all.try_lock(self.key.to_owned())
     }
 }
 

@@ -13,6 +13,7 @@
 
 use std::borrow::Borrow;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use turnwise::Actor;
 
@@ -27,9 +28,12 @@ use crate::user_code::ignore;
 pub(crate) enum Entered<K, S> {
     /// It holds: here is where, and its fence.
     Thin(Place, u64),
-    /// It asks in the key's mailbox.
-    Fat(Found<K, S>),
+    /// It asks in the key's mailbox. Its own key, if that is at hand still.
+    Fat(Found<K, S>, Option<Held<K>>),
 }
+
+/// Why a request is refused. Its own key, if that is at hand still.
+pub(crate) type Refused<K> = (NotStarted, Option<Held<K>>);
 
 /// A request, as it comes to the registry.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,8 @@ pub(crate) struct HoldRequest {
     pub(crate) thin: bool,
     /// It does not wait.
     pub(crate) immediate: bool,
+    /// Its key has a name, so it has to be at hand.
+    pub(crate) named: bool,
     /// How much of the lock there is.
     pub(crate) capacity: u64,
 }
@@ -130,27 +136,31 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// Holds a key, if it is not used; else pins its mailbox. `kept` makes the state of a mailbox
     /// that has a hold of this fence and weight.
+    ///
+    /// # Errors
+    /// Why it is refused, and its key if that is at hand still.
     pub(crate) fn hold<A>(
         &self,
         key: A,
         request: HoldRequest,
         fence: impl FnOnce() -> u64,
         kept: impl FnOnce(u64, u64) -> (S, Beside),
-    ) -> Result<Entered<K, S>, NotStarted>
+    ) -> Result<Entered<K, S>, Refused<K>>
     where
         A: AsKey<K>,
     {
-        let Sought { key, hash, mut keys, at } = self.enter(key, Kind::Run)?;
+        let sought = self.enter(key, Kind::Run).map_err(|why| (why, None))?;
+        let Sought { key, hash, mut keys, at } = sought;
         if let Some(at) = at {
+            // Nothing of the user's: what is borrowed is not cloned.
+            let key = (!A::BORROWED).then(|| Held::Own(key.own()));
             if request.immediate && keys.table.get(at).leaves_no_room(request) {
-                return Err(NotStarted::Busy { key: None });
+                drop(keys);
+                return Err((NotStarted::Busy { key: None }, key));
             }
             let actor = self.fatten(&mut keys, at, kept);
             keys.pin(at, Kind::Run);
-            drop(keys);
-            // The pin is counted, so a panic must not lose it.
-            ignore(|| drop(key));
-            return Ok(Entered::Fat((Place { hash, at }, actor)));
+            return Ok(Entered::Fat((Place { hash, at }, actor), key));
         }
         if A::BORROWED {
             // Its clone is the user's: not under the lock.
@@ -160,8 +170,15 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         let key = key.own();
         if !request.thin {
             let actor = self.spawn(None, None);
-            let place = insert(&mut keys, hash, Held::Own(key), actor.clone(), Kind::Run);
-            return Ok(Entered::Fat((place, actor)));
+            let (key, at_hand) = match request.named {
+                false => (Held::Own(key), None),
+                true => {
+                    let key = Arc::new(key);
+                    (Held::Shared(key.clone()), Some(Held::Shared(key)))
+                }
+            };
+            let place = insert(&mut keys, hash, key, actor.clone(), Kind::Run);
+            return Ok(Entered::Fat((place, actor), at_hand));
         }
         let (fence, key) = (fence(), Held::Own(key));
         let body = Body::Thin { fence, weight: request.weight };

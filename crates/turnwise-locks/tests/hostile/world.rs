@@ -371,8 +371,8 @@ impl World {
             false => keyed.default_state(),
         };
         let mutexes = match (&timers, &shared) {
-            (Some(timers), _) => Mutexes::with_timers(timers.clone(), Value::of),
-            (None, Some(clock)) => Mutexes::with_timers(Timers::of(clock), Value::of),
+            (Some(timers), _) => Mutexes::builder(Value::of).timers(timers.clone()).build(),
+            (None, Some(clock)) => Mutexes::builder(Value::of).timers(Timers::of(clock)).build(),
             (None, None) => Mutexes::with(Value::of),
         };
         let rate = Rate::new(1, PERIOD).and_then(|rate| rate.burst(BURST));

@@ -71,7 +71,7 @@ fn tasks_hold_it_over_awaits() {
 fn the_order_is_that_of_the_calls_and_limits_end_a_wait() {
     let clock = VirtualClock::new();
     let timers = Timers::by_hand(clock.clone());
-    let all = Mutexes::with_timers(timers, |_: &u32| 0);
+    let all = Mutexes::builder(|_: &u32| 0).timers(timers).build();
     let held = all.lock(1).wait().unwrap();
     assert!(matches!(all.try_lock(1), Err(LockError::Busy { .. })));
     let (gone, mut second) = (all.lock(1), all.lock_within(1, SECOND));

@@ -1,12 +1,14 @@
 //! Errors say which key they are about.
 
-use std::sync::mpsc;
+use std::panic::{catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use turnwise::{ThreadPool, VirtualClock};
 use turnwise_locks::{
-    Keyed, Limits, LockError, Locks, NotStarted, Owner, RunError, RwLocks, Semaphores,
+    Keyed, Limits, LockError, Locks, Mutexes, NotStarted, Owner, RunError, RwLocks, Semaphores,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -69,6 +71,57 @@ fn errors_of_locks_have_the_name_of_the_key() {
     assert_eq!(key_of(&permits.try_acquire(7, 1).unwrap_err()), Some("order 7"));
     drop(one);
     assert!(permits.is_empty());
+}
+
+/// A name is made for an error alone: not for a request that is granted at once.
+#[test]
+fn keys_of_locks_are_named_only_if_a_request_has_to_wait() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let name = move |key: &String| {
+        counted.fetch_add(1, SeqCst);
+        format!("order {key}")
+    };
+    let locks = Locks::builder().names(name).build();
+    let seven = || "7".to_owned();
+    let lease = Limits::wait(SECOND).lease(SECOND);
+    let me = Owner::new();
+    for _ in 0..3 {
+        drop(locks.lock(seven()).wait().unwrap());
+        drop(locks.lock_within(seven(), lease).wait().unwrap());
+        drop(locks.entry_ref("7").lock_as(&me, Limits::NONE).wait().unwrap());
+    }
+    let held = locks.lock_as(&me, seven(), Limits::NONE).wait().unwrap();
+    drop(locks.lock_as(&me, seven(), lease).wait().unwrap());
+    assert_eq!(asked.load(SeqCst), 0);
+    let waits = locks.lock_within(seven(), lease);
+    assert_eq!(asked.load(SeqCst), 1);
+    let busy = locks.entry_ref("7").try_lock().unwrap_err();
+    assert_eq!((key_of(&busy), asked.load(SeqCst)), (Some("order 7"), 2));
+    drop((held, waits));
+    assert!(locks.is_empty());
+}
+
+/// The place of a request whose name panics is given up.
+#[test]
+fn a_name_that_panics_leaves_the_queue() {
+    let locks = Locks::builder().names(|_: &u32| resume_unwind(Box::new("a name"))).build();
+    let held = locks.lock(7).wait().unwrap();
+    let asked = || drop(locks.lock_within(7, Limits::wait(SECOND)));
+    assert!(catch_unwind(asked).is_err() && catch_unwind(|| locks.try_lock(7)).is_err());
+    assert_eq!(locks.info(&7).wait().unwrap().unwrap().waiting, 0);
+    drop(held);
+    assert!(locks.is_empty());
+}
+
+#[test]
+fn errors_of_mutexes_have_the_name_of_the_key() {
+    let carts = Mutexes::builder(|_| 0).names(name).build();
+    let held = carts.lock(7).wait().unwrap();
+    let busy = carts.entry_ref(&7).try_lock().unwrap_err();
+    assert_eq!(key_of(&busy), Some("order 7"));
+    drop(held);
+    assert!(carts.entry_ref(&7).try_lock().is_ok());
 }
 
 #[test]
