@@ -137,7 +137,7 @@ pub(super) fn keyed_shutdown_against_a_run() {
     let theirs = keyed.clone();
     let runs = spawn(move || match theirs.run(1, State::enter) {
         Ok(()) => reached("ran"),
-        Err(RunError::NotStarted(NotStarted::Closed) | RunError::Gone(_)) => reached("closed"),
+        Err(NotStarted::Closed) => reached("closed"),
         Err(error) => panic!("{error}"),
     });
     keyed.shutdown(Duration::MAX);

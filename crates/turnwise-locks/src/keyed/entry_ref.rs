@@ -24,7 +24,7 @@ where
     ///
     /// # Panics
     /// As there.
-    pub fn run<R: Send>(self, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, RunError<R>> {
+    pub fn run<R: Send>(self, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, NotStarted> {
         self.all.run_of(self.key, f)
     }
 

@@ -84,7 +84,7 @@ pub enum NotStarted {
         /// The name of the key.
         key: Option<Arc<str>>,
     },
-    /// The registry was shut down.
+    /// The registry was shut down, or its executor is gone.
     Closed,
     /// Waiting could never end: what holds the key waits for the turn that this thread is inside
     /// of, directly or through others.
@@ -105,10 +105,11 @@ impl<R> RunError<R> {
     /// ```
     /// use std::cell::Cell;
     /// use std::error::Error;
-    /// use turnwise_locks::{Keyed, RunError};
+    /// use turnwise_locks::{Keyed, Limits, RunError};
     ///
     /// fn count(keyed: &Keyed<u32>) -> Result<Cell<u32>, Box<dyn Error + Send + Sync>> {
-    ///     Ok(keyed.run(7, |()| Cell::new(1)).map_err(RunError::without_value)?)
+    ///     let count = keyed.run_within(7, Limits::NONE, |()| Cell::new(1));
+    ///     Ok(count.map_err(RunError::without_value)?)
     /// }
     /// assert_eq!(count(&Keyed::new())?.get(), 1);
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())

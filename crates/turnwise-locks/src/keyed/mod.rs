@@ -115,16 +115,16 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// borrow the caller's locals. No limit. May block.
     ///
     /// # Errors
-    /// [`NotStarted::Deadlock`] at once inside a closure of the very key,
-    /// [`NotStarted::WouldBlock`] on a pool's worker that must not wait, [`NotStarted::Closed`] or
-    /// [`RunError::Gone`] after a [`shutdown`](Self::shutdown).
+    /// It has not run: [`NotStarted::Deadlock`] at once inside a closure of the very key,
+    /// [`NotStarted::WouldBlock`] on a pool's worker that must not wait, [`NotStarted::Full`] if as
+    /// many runs wait as may, [`NotStarted::Closed`] after a [`shutdown`](Self::shutdown).
     ///
     /// # Panics
     /// With the closure's own panic, or that of what makes its state. The key stays usable.
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{Keyed, NotStarted, RunError};
+    /// use turnwise_locks::{Keyed, NotStarted};
     ///
     /// let keyed = Keyed::new();
     /// let mut log = vec![];
@@ -132,16 +132,16 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     ///     log.push("in a");
     ///     keyed.run("b", |()| log.push("in b")).unwrap(); // another key
     ///     let own = keyed.run("a", |()| ());
-    ///     assert!(matches!(own, Err(RunError::NotStarted(NotStarted::Deadlock(_)))));
+    ///     assert!(matches!(own, Err(NotStarted::Deadlock(_))));
     /// })?;
     /// assert_eq!(log, ["in a", "in b"]);
-    /// # Ok::<(), RunError<()>>(())
+    /// # Ok::<(), NotStarted>(())
     /// ```
     pub fn run<R: Send>(
         &self,
         key: K,
         f: impl FnOnce(&mut S) -> R + Send,
-    ) -> Result<R, RunError<R>> {
+    ) -> Result<R, NotStarted> {
         self.run_of(Own(key), f)
     }
 
@@ -399,12 +399,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::{Keyed, NotStarted, RunError};
+    /// use turnwise_locks::{Keyed, NotStarted};
     ///
     /// let keyed = Keyed::new();
     /// let report = keyed.shutdown(Duration::from_secs(1));
     /// assert!(report.is_complete());
-    /// assert_eq!(keyed.run(1, |()| ()), Err(RunError::NotStarted(NotStarted::Closed)));
+    /// assert_eq!(keyed.run(1, |()| ()), Err(NotStarted::Closed));
     /// ```
     pub fn shutdown(&self, limit: impl Into<Limit>) -> KeyedReport {
         let limit = limit.into();
@@ -494,7 +494,7 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> 
 /// Calls, by a key that is given away or borrowed.
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// [`run`](Self::run).
-    fn run_of<A, R>(&self, key: A, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, RunError<R>>
+    fn run_of<A, R>(&self, key: A, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, NotStarted>
     where
         A: AsKey<K>,
         R: Send,
@@ -680,7 +680,7 @@ fn run_on<K, S, G, R>(
     actor: &Actor<Slot<K, S>>,
     guard: G,
     f: impl FnOnce(&mut S) -> R + Send,
-) -> Result<R, RunError<R>>
+) -> Result<R, NotStarted>
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
@@ -691,7 +691,9 @@ where
     match actor.with(move |slot| job.perform_plain(slot)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(payload)) => resume_unwind(payload),
-        Err(error) => Err(error.into()),
+        Err(AskError::Refused(reason, _)) => Err(reason.into()),
+        // It is borrowed, so it has not begun: its end would be waited for.
+        Err(_) => Err(NotStarted::Closed),
     }
 }
 
@@ -827,7 +829,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
     ///
     /// # Panics
     /// As [`Keyed::run`].
-    pub fn run<R: Send>(&self, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, RunError<R>> {
+    pub fn run<R: Send>(&self, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, NotStarted> {
         match self.counted(full_or_deadlock)? {
             Some(pin) => run_on(&self.actor, pin, f),
             None => run_on(&self.actor, &*self.pin, f),
@@ -1216,7 +1218,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::{Keyed, NotStarted, RunError};
+    /// use turnwise_locks::{Keyed, NotStarted};
     ///
     /// let orders = Keyed::builder().names(|order: &u32| format!("order {order}")).build();
     /// orders.run(7, |()| {

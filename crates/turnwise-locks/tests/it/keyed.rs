@@ -608,10 +608,11 @@ fn closures_that_come_back() {
 
 #[test]
 fn ones_own_key_is_a_deadlock() {
-    let keyed = Keyed::new();
-    let refused = |run: Result<(), RunError<()>>| {
+    fn refused(run: Result<(), impl Into<RunError<()>>>) {
+        let run = run.map_err(Into::into);
         assert!(matches!(run, Err(RunError::NotStarted(NotStarted::Deadlock(_)))), "{run:?}");
-    };
+    }
+    let keyed = Keyed::new();
     let key = keyed.key("a").unwrap();
     let inside = || {
         let mut cx = Context::from_waker(Waker::noop());
@@ -770,8 +771,8 @@ fn shutdown_tells_what_became_of_each() {
     });
     assert_eq!((report.ended, report.stopped, report.running), (1, 0, 1));
     assert!(matches!(waiting.wait(), Err::<(), _>(RunError::Gone(_))));
-    assert_eq!(keyed.run("a", |()| ()), not_started(NotStarted::Closed));
-    assert_eq!(key.run(|()| ()), not_started(NotStarted::Closed));
+    assert_eq!(keyed.run("a", |()| ()), Err(NotStarted::Closed));
+    assert_eq!(key.run(|()| ()), Err(NotStarted::Closed));
     assert_eq!(key.try_run(|()| ()).unwrap_err(), NotStarted::Closed);
     assert_eq!(keyed.try_run("b", |()| ()).unwrap_err(), NotStarted::Closed);
     assert!(keyed.key("b").is_err());
@@ -801,7 +802,7 @@ fn an_executor_that_is_gone() {
     let key = keyed.key(2).unwrap();
     drop(queue);
     assert!(matches!(waiting.wait(), Err(RunError::Gone(_))));
-    assert!(matches!(keyed.run(1, |_| ()), Err(RunError::Gone(_))));
+    assert!(matches!(keyed.run(1, |_| ()), Err(NotStarted::Closed)));
     assert!(matches!(key.run_within(Limits::NONE, |_| ()), Err(RunError::Gone(_))));
     assert!(keyed.try_run(1, |_| ()).is_err());
     drop(key);
@@ -878,7 +879,8 @@ fn a_wait_of_zero_does_not_wait_for_a_pool() {
 /// Those that wait are counted, whatever call they came by, and give their places back.
 #[test]
 fn a_key_takes_as_many_waiting_runs_as_it_may() {
-    fn full<R>(outcome: Result<R, RunError<R>>) -> bool {
+    fn full<R>(outcome: Result<R, impl Into<RunError<R>>>) -> bool {
+        let outcome = outcome.map_err(Into::into);
         matches!(outcome, Err(RunError::NotStarted(NotStarted::Full { .. })))
     }
     let pool = ThreadPool::builder().threads(1).build().unwrap();
@@ -925,10 +927,12 @@ fn a_key_takes_as_many_waiting_runs_as_it_may() {
 /// to others is not.
 #[test]
 fn a_run_that_would_wait_for_itself_is_a_deadlock_without_room_too() {
-    fn circle<R>(outcome: Result<R, RunError<R>>) -> bool {
+    fn circle<R>(outcome: Result<R, impl Into<RunError<R>>>) -> bool {
+        let outcome = outcome.map_err(Into::into);
         matches!(outcome, Err(RunError::NotStarted(NotStarted::Deadlock(_))))
     }
-    fn full<R>(outcome: Result<R, RunError<R>>) -> bool {
+    fn full<R>(outcome: Result<R, impl Into<RunError<R>>>) -> bool {
+        let outcome = outcome.map_err(Into::into);
         matches!(outcome, Err(RunError::NotStarted(NotStarted::Full { .. })))
     }
     let keyed = Keyed::<String>::builder().capacity(0).build();
@@ -974,9 +978,7 @@ fn the_bound_of_waiting_runs_is_exact_among_threads() {
                     });
                     match outcome {
                         Ok(()) => ran.fetch_add(1, SeqCst),
-                        Err(RunError::NotStarted(NotStarted::Full { .. })) => {
-                            refused.fetch_add(1, SeqCst)
-                        }
+                        Err(NotStarted::Full { .. }) => refused.fetch_add(1, SeqCst),
                         Err(other) => panic!("{other}"),
                     };
                 }
@@ -1006,7 +1008,7 @@ fn a_registry_is_shut_down_by_a_task() {
     let waits = keyed.start("a", Limits::NONE, |()| ());
     // The call closes.
     let closing = keyed.shutdown_async(Duration::from_millis(5));
-    assert_eq!(keyed.run("b", |()| ()), Err(RunError::NotStarted(NotStarted::Closed)));
+    assert_eq!(keyed.run("b", |()| ()), Err(NotStarted::Closed));
     let report = runtime.block_on(closing);
     assert_eq!((report.ended, report.running), (0, 1));
     end.send(()).unwrap();
@@ -1212,8 +1214,8 @@ fn keys_are_called_by_their_names() {
         format!("order {key}")
     };
     let keyed = Keyed::builder().names(names).build();
-    let circle = |key, outcome: Result<(), RunError<()>>| match outcome {
-        Err(RunError::NotStarted(NotStarted::Deadlock(circle))) => {
+    let circle = |key, outcome: Result<(), NotStarted>| match outcome {
+        Err(NotStarted::Deadlock(circle)) => {
             assert_eq!(circle.actors(), [format!("order {key}")]);
         }
         other => panic!("{other:?}"),

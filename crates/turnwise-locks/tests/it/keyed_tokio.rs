@@ -56,8 +56,7 @@ fn a_runtime_of_one_thread_refuses_to_wait_for_its_keys() {
     must_end(|| {
         let runtime = Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let would_block = RunError::NotStarted(NotStarted::WouldBlock);
-            assert_eq!(tasks().run("a", |()| 7), Err(would_block));
+            assert_eq!(tasks().run("a", |()| 7), Err(NotStarted::WouldBlock));
             let would_block = RunError::NotStarted(NotStarted::WouldBlock);
             assert_eq!(tasks().run_all(["a", "b"], Limits::NONE, |_| 7), Err(would_block));
             assert_eq!(tasks().start("a", Limits::NONE, |()| 7).await, Ok(7));

@@ -190,8 +190,8 @@ fn errors_of_runs_have_the_name_of_the_key() {
         );
 
         let waits = keyed.start(7, Limits::NONE, |()| ());
-        assert_eq!(not_started(keyed.run(7, |()| ())), NotStarted::Full { key: key() });
-        assert_eq!(not_started(pinned.run(|()| ())), NotStarted::Full { key: key() });
+        assert_eq!(keyed.run(7, |()| ()), Err(NotStarted::Full { key: key() }));
+        assert_eq!(pinned.run(|()| ()), Err(NotStarted::Full { key: key() }));
         end.send(()).unwrap();
         waits.wait().unwrap();
         holder.join().unwrap().unwrap();

@@ -136,12 +136,12 @@ impl Table for Actors {
         let mut f = Some(f);
         self.on_registry(|registry| {
             let f = &mut f;
-            registry.keyed.run(Key::from_slice(key), |slot| {
+            Ok(registry.keyed.run(Key::from_slice(key), |slot| {
                 let Some(f) = f.take() else { unreachable!("a turn comes once") };
                 let result = f(&mut slot.cell);
                 slot.settle(registry, key);
                 result
-            })
+            })?)
         })
     }
 
