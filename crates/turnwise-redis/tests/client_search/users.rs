@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use turnwise_redis::admission::Refused;
 use turnwise_redis::slots::{RunSlotError, SlotError};
-use turnwise_redis::ticks::Attendance;
+use turnwise_redis::ticks::NotMine;
 use turnwise_redis::{
     Acquire, Guard, Limits, LockError, Owner, ReleaseError, Remote, RemoteBuilder, SlotPool,
     StoreError,
@@ -224,20 +224,20 @@ impl Host {
         let job = self.remote.ticks().job("hourly", EVERY).unwrap();
         while !sim.is_calm() {
             self.think().await;
-            let attended = self.wait("tick", Some(PATIENCE), job.attend()).await;
+            let attended = self.wait("tick", Some(PATIENCE), job.take()).await;
             if net.is_dead() {
                 return;
             }
             match attended {
-                Some(Ok(Attendance::Mine(run))) => {
+                Some(Ok(run)) => {
                     sim.books().runs(sim, net, run.tick().0);
                     self.uses("hourly", run.into_guard(), true).await;
                 }
-                Some(Ok(Attendance::Taken { next } | Attendance::StillRunning { next, .. })) => {
+                Some(Err(NotMine::Taken { next } | NotMine::StillRunning { next, .. })) => {
                     sim.check(Rule::Answered, next <= EVERY * 3 / 2, || format!("{next:?}"));
                 }
-                Some(Ok(other)) => sim.breaks(Rule::Answered, || format!("{other:?}")),
-                Some(Err(error)) => self.is_said("tick", &error, None),
+                Some(Err(NotMine::Failed(error))) => self.is_said("tick", &error, None),
+                Some(Err(other)) => sim.breaks(Rule::Answered, || format!("{other:?}")),
                 None => {}
             }
         }
