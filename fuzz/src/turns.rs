@@ -313,8 +313,14 @@ pub async fn awaits(world: &Arc<World>, at: usize, what: &Await) {
                 outcome(sleep).await;
             }
         }
-        Await::Nobody if world.entries[at].waker_forgotten.load(SeqCst) => {}
-        Await::Nobody => std::future::pending().await,
+        // A clone may be forgotten while this waits, too: the last one that was kept wakes it then.
+        Await::Nobody => {
+            poll_fn(|_| match world.entries[at].waker_forgotten.load(SeqCst) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+        }
     }
 }
 
