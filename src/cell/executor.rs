@@ -66,7 +66,8 @@ pub trait Executor: Send + Sync {
     /// that this thread is inside of. Then a blocking wait for one of its actors is refused, with
     /// [`Reason::WouldBlock`](crate::Reason::WouldBlock).
     ///
-    /// Asked before each such wait that finds the actor busy.
+    /// Asked before each such wait that finds the actor busy. A panic counts as true: a wait that
+    /// may never end is refused.
     fn needs_this_thread(&self) -> bool {
         false
     }

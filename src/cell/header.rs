@@ -57,6 +57,7 @@ use crate::error::{EndCause, Reason, StopCause, Who};
 use crate::mailbox::list::Batch;
 use crate::mailbox::semaphore::Semaphore;
 use crate::mailbox::word::{CLOSED, Due, Entry, Won, Word};
+use crate::panic;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::sync::{CachePadded, Mutex, global};
@@ -316,9 +317,13 @@ impl Header {
         self.config().has_executor()
     }
 
-    /// True if its turns wait as long as this thread blocks.
+    /// True if its turns wait as long as this thread blocks, or may.
     pub(crate) fn needs_this_thread(&self) -> bool {
-        self.config().executor.as_deref().is_some_and(Executor::needs_this_thread)
+        let Some(executor) = self.config().executor.as_deref() else { return false };
+        panic::catch(|| executor.needs_this_thread()).unwrap_or_else(|payload| {
+            panic::discard(payload);
+            true
+        })
     }
 
     #[inline(always)]

@@ -834,3 +834,37 @@ fn a_join_runs_what_its_other_half_waits_for() {
         }
     });
 }
+
+/// A wait is refused if its executor panics where it is asked whether the wait could end; the
+/// caller's closure is not dropped while its thread unwinds.
+#[test]
+fn an_executor_that_panics_when_asked_refuses_the_wait() {
+    struct Asked(Arc<DrainQueue>);
+    impl Executor for Asked {
+        fn execute(&self, drain: Drain) {
+            self.0.handle().execute(drain);
+        }
+        fn needs_this_thread(&self) -> bool {
+            quiet_panic("asked")
+        }
+    }
+    struct Dropped(mpsc::Sender<bool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.send(thread::panicking()).unwrap();
+        }
+    }
+    let queue = Arc::new(DrainQueue::new());
+    let n = Actor::builder().executor(Asked(queue.clone())).spawn(1).unwrap();
+    let (tell, told) = mpsc::channel();
+    n.send(|n| *n += 1).unwrap();
+    let held = Dropped(tell);
+    let refused = n.with(move |n| {
+        let _held = &held;
+        *n
+    });
+    assert!(matches!(refused, Err(AskError::Refused(Reason::WouldBlock, _))), "{refused:?}");
+    assert_eq!(told.recv(), Ok(false));
+    queue.run_until_idle();
+    assert_eq!(n.snapshot().queued, 0);
+}
