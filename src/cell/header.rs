@@ -48,7 +48,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::{Counts, Linked};
-use super::executor::Executor;
 use super::observe::{Event, Stats};
 use super::restarts::History;
 use super::settings::{Config, Fork, Kind};
