@@ -1223,12 +1223,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// let orders = Keyed::builder().names(|order: &u32| format!("order {order}")).build();
     /// orders.run(7, |()| {
     ///     let refused = orders.run(7, |()| ()).unwrap_err();
-    ///     let RunError::NotStarted(NotStarted::Deadlock(circle)) = refused else {
-    ///         unreachable!()
-    ///     };
+    ///     let NotStarted::Deadlock(circle) = refused else { unreachable!() };
     ///     assert_eq!(circle.to_string(), "`order 7` waits for itself");
     /// })?;
-    /// # Ok::<(), RunError<()>>(())
+    /// # Ok::<(), NotStarted>(())
     /// ```
     pub fn names(self, name: impl Fn(&K) -> String + Send + Sync + 'static) -> Self {
         KeyedBuilder { names: Some(Box::new(name)), ..self }
