@@ -20,8 +20,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -32,6 +30,7 @@ use tokio::sync::oneshot;
 use crate::error::{ConnectError, Effect, StoreError};
 use crate::step::{Answer, Notice, Op};
 use crate::store::{Called, Life, NoticeSink, Store};
+use crate::user_code::caught;
 use crate::view::View;
 
 pub use crate::view::{Value, ValueError};
@@ -316,19 +315,6 @@ impl<E: Engine> Store for Over<E> {
     }
 }
 
-/// Runs code of users; `None` if it panics (ENGINE-5).
-fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
-    let payload = match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(result) => return Some(result),
-        Err(payload) => payload,
-    };
-    // Its drop is code of users, too.
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        mem::forget(again);
-    }
-    None
-}
-
 /// Serves requests until all senders are dropped.
 fn serve(mut engine: impl Engine, asked: &Receiver<Request>, sinks: &Sinks) {
     loop {
@@ -339,10 +325,11 @@ fn serve(mut engine: impl Engine, asked: &Receiver<Request>, sinks: &Sinks) {
                 let mut requests = vec![first];
                 requests.extend(asked.try_iter().take(MOST_AT_ONCE - 1));
                 let ops: Vec<_> = requests.iter().map(|request| &request.op).collect();
+                // ENGINE-5, as each call of `caught`.
                 let answers = match caught(|| run(&mut engine, &ops, &mut notices)) {
-                    Some(Ok(answers)) => answers.into_iter().map(Ok).collect(),
-                    Some(Err(error)) => vec![Err(error); ops.len()],
-                    None => {
+                    Ok(Ok(answers)) => answers.into_iter().map(Ok).collect(),
+                    Ok(Err(error)) => vec![Err(error); ops.len()],
+                    Err(_) => {
                         notices.clear();
                         vec![Err(StoreError::TimedOut { effect: Effect::Unknown }); ops.len()]
                     }
@@ -354,9 +341,10 @@ fn serve(mut engine: impl Engine, asked: &Receiver<Request>, sinks: &Sinks) {
         }
         // The receiver of a request that was given up is gone.
         for (request, answer) in answered {
-            caught(|| drop(request.answer.send(answer)));
+            let _ = caught(|| drop(request.answer.send(answer)));
         }
-        notices.extend(caught(|| engine.heard()).and_then(Result::ok).unwrap_or_default());
+        let heard = caught(|| engine.heard());
+        notices.extend(heard.ok().and_then(Result::ok).unwrap_or_default());
         tell(sinks, notices);
     }
 }

@@ -40,6 +40,7 @@ pub mod ticks;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
+mod user_code;
 mod view;
 
 pub use actors::{

@@ -4,7 +4,6 @@
 //! clean-up. So if the process of a job is killed, the next job in that place cleans it up first. A
 //! place whose clean-up fails is quarantined, and is not granted before it is repaired.
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
@@ -20,6 +19,7 @@ use crate::error::{LockError, ReleaseError};
 use crate::lock::Guard;
 use crate::slots::{Slots, SlotsError};
 use crate::tenure::Lost;
+use crate::user_code::caught;
 
 /// Runs jobs in numbered places, among all programs that use the store: see
 /// [`Remote::slot_pool`](crate::Remote::slot_pool).
@@ -174,7 +174,8 @@ impl<T, E> SlotPoolBuilder<T, E> {
     }
 
     /// Sets a listener for places that a job of this program quarantines, as their clean-up failed
-    /// or panicked. Called on the thread of the clean-up; its own panics are ignored.
+    /// or panicked. Called on the thread of the clean-up, which holds the place until the call has
+    /// ended; its own panics are ignored.
     ///
     /// # Examples
     /// ```
@@ -287,20 +288,20 @@ impl<T, E> SlotPool<T, E> {
 
     /// Cleans a place up, which has to be quarantined if that fails.
     fn clean(&self, id: SlotId, value: Option<T>) -> Result<(), SlotError<E>> {
-        let cleaned = catch_unwind(AssertUnwindSafe(|| match &self.hooks.clean_up {
+        let cleaned = caught(|| match &self.hooks.clean_up {
             Some(clean_up) => clean_up(id, value),
             None => {
                 drop(value);
                 Ok(())
             }
-        }));
+        });
         let error = match cleaned {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => SlotError::CleanUp(error),
-            Err(payload) => SlotError::CleanUpPanicked(text(&*payload)),
+            Err(text) => SlotError::CleanUpPanicked(text),
         };
         if let Some(tell) = &self.hooks.on_quarantine {
-            let _ = catch_unwind(AssertUnwindSafe(|| tell(id, &error)));
+            let _ = caught(|| tell(id, &error));
         }
         Err(error)
     }
@@ -349,13 +350,6 @@ fn result<R, E>(
         (Ok(()), Err(ReleaseError::Lost(_))) => Err(RunSlotError::Lost { value }),
         (Ok(()), Err(error)) => Err(RunSlotError::Store { value, error }),
     }
-}
-
-/// The text of a panic.
-fn text(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without a text").to_owned()
 }
 
 impl<T> Slot<T> {

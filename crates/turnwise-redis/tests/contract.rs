@@ -19,6 +19,15 @@ use turnwise_redis::{
     Fenced, FencedError, Limits, LockError, NameError, Owner, ReleaseError, Slot, SlotId, SlotPool,
 };
 
+/// The payload of a panic.
+struct PanicsAsDropped;
+
+impl Drop for PanicsAsDropped {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("a payload"));
+    }
+}
+
 contract! {
     /// At most one holder is inside, fences increase, nothing remains.
     fn one_at_a_time(world) {
@@ -208,6 +217,13 @@ contract! {
         let ran = pool.run(Limits::NONE, |slot| slot.remaining() <= Some(Duration::from_secs(60)));
         let error = SlotError::CleanUpPanicked("box is gone".to_owned());
         assert_eq!(ran, Err(RunSlotError::CleanUp { value: true, slot, error }));
+        // So is one whose payload panics as it is dropped.
+        let pool = client.slot_pool("c", 1).set_up(|_| Ok::<_, String>(()));
+        let pool = pool.clean_up(|_, _| std::panic::resume_unwind(Box::new(PanicsAsDropped)));
+        let ran = pool.build().unwrap().run(Limits::NONE, |_| ());
+        let error = SlotError::CleanUpPanicked("a panic without a text".to_owned());
+        assert_eq!(ran, Err(RunSlotError::CleanUp { value: (), slot, error }));
+        assert_eq!(client.slots("c", 1).unwrap().info().wait().unwrap().quarantined, [1]);
     }
 
     /// The example's programs come to the same as in process.
