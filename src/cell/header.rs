@@ -319,10 +319,7 @@ impl Header {
     /// True if its turns wait as long as this thread blocks, or may.
     pub(crate) fn needs_this_thread(&self) -> bool {
         let Some(executor) = self.config().executor.as_deref() else { return false };
-        panic::catch(|| executor.needs_this_thread()).unwrap_or_else(|payload| {
-            panic::discard(payload);
-            true
-        })
+        panic::catch(|| executor.needs_this_thread()).map_err(panic::discard).unwrap_or(true)
     }
 
     #[inline(always)]
@@ -373,11 +370,11 @@ impl Header {
         self.is_turn(Keeper::is_suspended)
     }
 
-    /// True if a turn waits, or has waited and is not over, and it is so. Stale on return. Never
-    /// waits for the lock: its holder begins or ends a turn, or cuts one.
-    fn is_turn(&self, is_so: impl FnOnce(&Keeper) -> bool) -> bool {
+    /// True if a turn waits, or has waited and is not over, of which this is true. Stale on return.
+    /// Never waits for the lock: its holder begins or ends a turn, or cuts one.
+    fn is_turn(&self, test: impl FnOnce(&Keeper) -> bool) -> bool {
         let Some(ext) = self.ext().filter(|_| self.has(AWAITS)) else { return false };
-        ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(is_so))
+        ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(test))
     }
 
     /// Raises ENDED; true if this call did it. Owner only.

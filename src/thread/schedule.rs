@@ -42,10 +42,7 @@ pub(crate) fn hands_off(header: &Header) -> bool {
 /// True if the executor that this actor depends on is gone.
 pub(crate) fn is_executor_gone(header: &Header) -> bool {
     let Some(executor) = header.config().executor.as_deref() else { return false };
-    panic::catch(|| executor.is_closed()).unwrap_or_else(|payload| {
-        panic::discard(payload);
-        false
-    })
+    panic::catch(|| executor.is_closed()).map_err(panic::discard).unwrap_or(false)
 }
 
 /// True if this actor's drain, whose budget is spent, would come back to this thread at once.
