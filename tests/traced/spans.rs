@@ -4,15 +4,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, Once};
-use std::task::Poll;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use crate::common::{Held, in_turn, must_end, queued, quiet_panic, until};
+use crate::common::{Held, in_turn, must_end, queued, quiet_panic, until, yield_now};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::with_default;
@@ -205,19 +204,6 @@ impl AsyncHandler<Coin> for Till {
         self.0 += worth;
         self.0
     }
-}
-
-/// Returns pending once, and is woken at once.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 fn add(till: &mut Till) {

@@ -9,6 +9,7 @@
 //! ```
 
 mod actors;
+mod figures;
 mod server;
 mod subject;
 mod waiters;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 use cpu_time::ProcessTime;
 use redis::aio::MultiplexedConnection;
 
+use figures::{median, processor};
 use server::Server;
 use subject::{Failure, Kind, Subject};
 
@@ -93,19 +95,6 @@ fn run(options: &Options) -> Result<(), Failure> {
         What::Actors { asks } => actors::messages(&url, options.rounds, *asks),
         What::Worker(_) => Ok(()),
     }
-}
-
-/// Returns the median.
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// Returns the processor time so far of a server, which has one thread, in nanoseconds. Zero where
-/// the system does not report it.
-fn processor(server: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{server}/schedstat")).unwrap_or_default();
-    text.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }
 
 /// A round: time on the wall, of this process, and of the server, in microseconds a pair.

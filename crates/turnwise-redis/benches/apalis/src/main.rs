@@ -17,6 +17,8 @@
 //! cargo run --release --manifest-path crates/turnwise-redis/benches/apalis/Cargo.toml -- --help
 //! ```
 
+#[path = "../../far/figures.rs"]
+mod figures;
 #[path = "../../far/server.rs"]
 mod server;
 
@@ -33,6 +35,7 @@ use apalis::prelude::*;
 use apalis_redis::{Config, ConnectionManager, RedisStorage};
 use clap::Parser;
 use cpu_time::ProcessTime;
+use figures::{median, processor};
 use serde::{Deserialize, Serialize};
 use server::Server;
 use subject::Failure;
@@ -142,18 +145,6 @@ impl Apalis {
         self.handled.push(handled.await?);
         Ok(began.elapsed())
     }
-}
-
-/// Returns the median.
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// Returns the processor time so far of a server, which has one thread, in nanoseconds.
-fn processor(server: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{server}/schedstat")).unwrap_or_default();
-    text.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }
 
 /// Microseconds a message: on the wall, of this process, and of the server.
