@@ -155,10 +155,12 @@ impl Shared {
         let mut numbers = Numbers { slots, free, cells, fence: 0, clean_first };
         numbers.grow(slots);
         // On the machine's clock, a request that waits needs no clock of its own.
-        let permits = Semaphore::builder(slots as u64);
-        let permits = timers.iter().fold(permits, |permits, timers| permits.timers(timers.clone()));
-        let (permits, timers) =
-            (permits.build(), timers.unwrap_or_else(|| Timers::global().clone()));
+        let mut permits = Semaphore::builder(slots as u64);
+        if let Some(timers) = &timers {
+            permits = permits.timers(timers.clone());
+        }
+        let permits = permits.build();
+        let timers = timers.unwrap_or_else(|| Timers::global().clone());
         Arc::new(Shared { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
     }
 
