@@ -252,6 +252,19 @@ fn the_machine_and_the_scripts_agree() {
             *seen.borrow_mut().entry(kind).or_default() += 1;
             prop_assert_eq!(&here, &there, "{:?}", acts[0]);
         }
+        // The server forgets nothing of a mailbox that has messages or a drainer.
+        for actor in ["a", "a:1:b"] {
+            let look = MailboxStep { shards: 1, act: MailboxAct::Look { actor: actor.to_owned() } };
+            let step = Step::Mailbox(look);
+            let op = Op { key: key.clone(), places: 1, above: 0, step };
+            let look = runtime.block_on(near.call(&op)).unwrap();
+            let Answer::Mailbox(MailboxAnswer::Seen(seen)) = look else { continue };
+            if seen.waiting + seen.delayed > 0 || seen.drainer.is_some() {
+                let left = server.ask(&format!("PTTL {key}:a:{actor}"));
+                // -2: it was deleted.
+                prop_assert!([":-1", ":-2"].contains(&&*left), "{} expires: {}", actor, left);
+            }
+        }
         Ok(())
     });
     println!("{:?}", seen.borrow());

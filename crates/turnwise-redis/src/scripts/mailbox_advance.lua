@@ -19,11 +19,8 @@ if a.s == step then
   return hand(a, false)
 end
 if a.s + 1 ~= step then return {0} end
-for i = 15, #ARGV do
-  local id, message = pop(a)
-  if not id then break end
-  ended(a, id, message, 'd' .. ARGV[i], keep)
-end
+local ids, messages = pop(a, #ARGV - 14)
+for i, id in ipairs(ids) do ended(a, id, messages[i], 'd' .. ARGV[i + 14], keep) end
 if ARGV[7] == '1' then redis.call('SET', key('s', a.actor), ARGV[8]) end
 local put_off = false
 if ARGV[9] ~= '' then

@@ -144,14 +144,14 @@ local function keep_outcome(actor, message, outcome, keep)
   redis.call('SET', T .. ':o:' .. named(actor, message), outcome, 'PX', math.max(keep, 1))
 end
 
--- Removes the first message.
-local function pop(a)
-  local id = redis.call('LPOP', a.M)
-  if not id then return end
-  a.b, a.c = math.max(a.b - 1, 0), 0
-  local message = redis.call('HGET', a.B, id)
-  redis.call('HDEL', a.B, id)
-  return id, message
+-- Removes the first messages. Returns their ids and contents.
+local function pop(a, count)
+  local ids = count > 0 and redis.call('LPOP', a.M, count)
+  if not ids then return {}, {} end
+  a.b, a.c = math.max(a.b - #ids, 0), 0
+  local messages = redis.call('HMGET', a.B, unpack(ids))
+  redis.call('HDEL', a.B, unpack(ids))
+  return ids, messages
 end
 
 local function ended(a, id, message, outcome, keep)
@@ -163,7 +163,8 @@ end
 -- Turns the first message into a dead letter.
 local function bury(a, why, keep)
   local attempts = a.c
-  local id, message = pop(a)
+  local ids, messages = pop(a, 1)
+  local id, message = ids[1], messages[1]
   if not id then return end
   ended(a, id, message, 'x' .. why, keep)
   local place = redis.call('HINCRBY', T .. ':x', '', 1)

@@ -15,23 +15,24 @@ if before[1] ~= 0 then
   end
   return {3, unpack(before)}
 end
-redis.call('SET', KEYS[1], shards)
-local ahead = len(a)
+if not said then redis.call('SET', KEYS[1], shards) end
 redis.call('HSET', a.B, id, cmsgpack.pack({ARGV[5], ARGV[6], ARGV[7]}))
 if ARGV[13] ~= '0' then
+  local ahead = len(a)
   redis.call('ZADD', a.L, now + ARGV[13], id)
   first_later(a)
   save(a)
   if ahead == 0 then due_later(a) end
   return {0, ahead, 0}
 end
-redis.call('RPUSH', a.M, id)
+local ahead = redis.call('RPUSH', a.M, id) - 1
 if token ~= '' then
   local answer = claim(a, token, tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]),
     tonumber(ARGV[12]))
   if answer[1] == 2 then return answer end
 end
-save(a)
+-- With other messages, or a drainer, the mailbox does not expire, and nothing of it has changed.
+if ahead == 0 and not a.t then save(a) end
 local free = not drained(a) and a.y <= now
 is_due(a)
 return {0, ahead, free and 1 or 0}
