@@ -30,7 +30,9 @@
 //!   did. One that sees itself alone frees at once: the asker alone adds sides.
 
 use std::alloc::Layout;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::ptr::NonNull;
 
 use crate::error::AskError;
@@ -89,13 +91,16 @@ impl Question for Promised {
     fn payload(self) {}
 }
 
+/// A side of a cell, which it keeps. It leaves as it is dropped.
+struct Side<R, P>(NonNull<AnswerCell<R, P>>);
+
 /// The asker's side.
-pub(crate) struct Asker<R, P>(NonNull<AnswerCell<R, P>>);
+pub(crate) struct Asker<R, P>(ManuallyDrop<Side<R, P>>);
 
-/// The drainer's side.
-pub(crate) struct Answerer<F: Question, R>(NonNull<Whole<F, R>>);
+/// The drainer's side. Its question must be moved out before it leaves.
+pub(crate) struct Answerer<F: Question, R>(Side<R, F::Payload>, PhantomData<F>);
 
-// SAFETY: the cell's parts are touched by one side at a time (ONESHOT-1-Q3), whichever thread it is
+// SAFETY: the cell's parts are touched by one side at a time (ONESHOT-1-3), whichever thread it is
 // on; question and answer are sent across.
 unsafe impl<R: Send, P: Send> Send for Asker<R, P> {}
 // SAFETY: a shared reference to it reads the state word only.
@@ -121,7 +126,8 @@ pub(crate) fn oneshot<F: Question, R>(question: F) -> (Answerer<F, R>, Asker<R, 
     };
     // SAFETY: fresh memory of this layout.
     unsafe { memory.write(Whole { cell, question: UnsafeCell::new(ManuallyDrop::new(question)) }) };
-    (Answerer(memory), Asker(memory.cast()))
+    let side = || Side(memory.cast());
+    (Answerer(side(), PhantomData), Asker(ManuallyDrop::new(side())))
 }
 
 /// # Safety
@@ -150,23 +156,41 @@ unsafe fn free<F: Question, R>(cell: NonNull<AnswerCell<R, F::Payload>>) {
     }
 }
 
-impl<R, P> AnswerCell<R, P> {
-    /// # Safety
-    /// One of the sides is the caller's, which leaves now.
-    unsafe fn leave(cell: NonNull<Self>) {
-        // SAFETY: this side has not left yet, so the cell is there. The last one frees it.
-        unsafe {
-            cell.as_ref().life.check();
-            let free = cell.as_ref().free;
-            // Ordering: Acquire, reader side of LEAVE.
-            let alone = cell.as_ref().state.load(Acquire) < 2 * SIDE;
-            // Ordering: AcqRel, both sides of LEAVE.
-            if alone || cell.as_ref().state.fetch_sub(SIDE, AcqRel) < 2 * SIDE {
-                free(cell);
-            }
+impl<R, P> Deref for Side<R, P> {
+    type Target = AnswerCell<R, P>;
+
+    fn deref(&self) -> &AnswerCell<R, P> {
+        // SAFETY: this side has not left yet, so the cell is there.
+        let cell = unsafe { self.0.as_ref() };
+        cell.life.check();
+        cell
+    }
+}
+
+impl<R, P> Drop for Side<R, P> {
+    fn drop(&mut self) {
+        let free = self.free;
+        // Ordering: Acquire, reader side of LEAVE.
+        let alone = self.state.load(Acquire) < 2 * SIDE;
+        // Ordering: AcqRel, both sides of LEAVE.
+        if alone || self.state.fetch_sub(SIDE, AcqRel) < 2 * SIDE {
+            // SAFETY: all sides have left.
+            unsafe { free(self.0) }
         }
     }
+}
 
+/// The waiter's slot, in the hand of the side whose it is (ONESHOT-3).
+struct WaiterSlot<'a>(&'a UnsafeCell<Option<Waiter>>);
+
+impl WaiterSlot<'_> {
+    fn replace(&mut self, waiter: Option<Waiter>) -> Option<Waiter> {
+        // SAFETY: ONESHOT-3: the slot is its holder's.
+        self.0.with_mut(|slot| unsafe { std::mem::replace(&mut *slot, waiter) })
+    }
+}
+
+impl<R, P> AnswerCell<R, P> {
     fn phase_from_queued(&self, to: u32) -> bool {
         let mut now = QUEUED | (2 * SIDE);
         loop {
@@ -182,26 +206,13 @@ impl<R, P> AnswerCell<R, P> {
 }
 
 impl<F: Question, R> Answerer<F, R> {
-    fn cell(&self) -> &AnswerCell<R, F::Payload> {
-        // SAFETY: this side has not left yet, so the cell is there.
-        let cell = unsafe { &self.0.as_ref().cell };
-        cell.life.check();
-        cell
-    }
-
-    /// Takes the question, and the duty to answer it. `None` if it was cancelled: then this side
-    /// has left.
+    /// Takes the question, and the duty to answer it. `None` if it was cancelled.
     pub(crate) fn start(self) -> Option<(F, Accepted<F, R>)> {
         if !self.accept() {
-            self.leave();
             return None;
         }
-        let question = |slot: *mut ManuallyDrop<F>| {
-            // SAFETY: ONESHOT-1: won, and moved out once.
-            unsafe { ManuallyDrop::take(&mut *slot) }
-        };
-        // SAFETY: this side has not left yet, so the cell is there.
-        let question = unsafe { self.0.as_ref() }.question.with_mut(question);
+        // SAFETY: ONESHOT-1: won, and moved out once.
+        let question = unsafe { self.question().read() };
         Some((question, Accepted(self)))
     }
 
@@ -210,7 +221,7 @@ impl<F: Question, R> Answerer<F, R> {
     /// # Safety
     /// The caller has won the question ([`accept`](Self::accept)), and answers it once.
     pub(crate) unsafe fn answer(&self, answer: Result<R, AskError>) -> bool {
-        let cell = self.cell();
+        let cell = &*self.0;
         // SAFETY: ONESHOT-2: not done yet.
         cell.answer.with_mut(|slot| unsafe { *slot = Some(answer) });
         // Ordering: AcqRel. Release: writer side of ANSWER. Acquire: reader side of WAITER.
@@ -227,11 +238,11 @@ impl<F: Question, R> Answerer<F, R> {
     /// # Safety
     /// The caller has made it done just now; the state was `before`.
     unsafe fn done(&self, before: u32) -> Option<Waiter> {
-        let cell = self.cell();
+        let cell = &*self.0;
         let mut waiter = None;
         if before & WAITING != 0 {
-            // SAFETY: ONESHOT-3: done, and WAITING was set.
-            waiter = cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
+            // ONESHOT-3: done, and WAITING was set.
+            waiter = WaiterSlot(&cell.waiter).replace(None);
         }
         let is_heard = before >= 2 * SIDE;
         if !is_heard {
@@ -242,35 +253,30 @@ impl<F: Question, R> Answerer<F, R> {
         waiter
     }
 
-    /// This side is done with the cell. Its question must have been moved out.
-    pub(crate) fn leave(self) {
-        // SAFETY: it is this side's, which is not used again.
-        unsafe { AnswerCell::leave(self.0.cast::<AnswerCell<R, F::Payload>>()) }
-    }
-
     /// True if the asker has cancelled. Stale on return.
     pub(crate) fn is_cancelled(&self) -> bool {
         // Ordering: Relaxed. A hint: nothing is read through it.
-        self.cell().state.load(Relaxed) & PHASE == CANCELLED
+        self.0.state.load(Relaxed) & PHASE == CANCELLED
     }
 
     /// Wins the question without moving it out; false if it was cancelled.
     pub(crate) fn accept(&self) -> bool {
-        self.cell().phase_from_queued(RUNNING)
+        self.0.phase_from_queued(RUNNING)
     }
 
     /// Where the question lies.
     pub(crate) fn question(&self) -> *mut F {
-        // SAFETY: this side has not left yet, so the cell is there. No reference is made.
-        unsafe { self.0.as_ref().question.with_mut(<*mut ManuallyDrop<F>>::cast) }
+        let whole = self.0.0.cast::<Whole<F, R>>();
+        // SAFETY: this side has not left yet, so the cell is there, and it is such a cell. No
+        // reference to the question is made.
+        unsafe { whole.as_ref().question.with_mut(<*mut ManuallyDrop<F>>::cast) }
     }
 
     /// Takes a question back that was not accepted; frees the cell.
     pub(crate) fn take_back(self, asker: Asker<R, F::Payload>) -> F {
-        let (question, Accepted(side)) =
+        let (question, accepted) =
             self.start().expect("a question in the asker's hand is not cancelled");
-        side.leave();
-        drop(asker);
+        drop((accepted, asker));
         question
     }
 }
@@ -285,22 +291,21 @@ impl<F: Question, R> Accepted<F, R> {
         let Accepted(side) = self;
         // SAFETY: ONESHOT-1: it was won, and this is the one answer.
         let is_heard = unsafe { side.answer(answer) };
-        side.leave();
+        drop(side);
         is_heard
     }
 }
 
 impl<R> Answerer<Promised, R> {
-    /// Wins the question; `None` if it was cancelled: then this side has left.
+    /// Wins the question; `None` if it was cancelled.
     pub(crate) fn claim(self) -> Option<Accepted<Promised, R>> {
         let (Promised, accepted) = self.start()?;
         Some(accepted)
     }
 
-    /// Gives the answer and leaves. The answer comes back if the question was cancelled: then this
-    /// side has left, too.
+    /// Gives the answer and leaves. The answer comes back if the question was cancelled.
     pub(crate) fn settle(self, answer: Result<R, AskError>) -> Result<(), Result<R, AskError>> {
-        let cell = self.cell();
+        let cell = &*self.0;
         // SAFETY: ONESHOT-2: not done yet.
         cell.answer.with_mut(|slot| unsafe { *slot = Some(answer) });
         // Ordering: Relaxed. The guess of the first attempt.
@@ -314,7 +319,7 @@ impl<R> Answerer<Promised, R> {
                     // SAFETY: it is done, and this was the state before.
                     let waiter = unsafe { self.done(before) };
                     // The asker that is woken finds itself alone.
-                    self.leave();
+                    drop(self);
                     waiter.into_iter().for_each(Waiter::wake);
                     return Ok(());
                 }
@@ -322,29 +327,21 @@ impl<R> Answerer<Promised, R> {
         }
         // SAFETY: ONESHOT-2: it was cancelled, and is never done.
         let unwanted = cell.answer.with_mut(|slot| unsafe { (*slot).take() });
-        self.leave();
         unwanted.map_or(Ok(()), Err)
     }
 }
 
 impl<R, P> Asker<R, P> {
-    fn cell(&self) -> &AnswerCell<R, P> {
-        // SAFETY: this side has not left yet, so the cell is there.
-        let cell = unsafe { self.0.as_ref() };
-        cell.life.check();
-        cell
-    }
-
     pub(crate) fn is_done(&self) -> bool {
         // Ordering: Acquire, reader side of ANSWER.
-        self.cell().state.load(Acquire) & PHASE == DONE
+        self.0.state.load(Acquire) & PHASE == DONE
     }
 
     /// A look at how far it is, which keeps the cell.
     pub(crate) fn progress(&self) -> Progress {
         // Ordering: Relaxed. This side keeps the cell.
-        self.cell().state.fetch_add(SIDE, Relaxed);
-        Progress { state: self.0.cast(), leave: leave::<R, P> }
+        self.0.state.fetch_add(SIDE, Relaxed);
+        Progress { state: self.0.0.cast(), leave: leave::<R, P> }
     }
 
     /// Takes the answer, if it is there.
@@ -353,24 +350,20 @@ impl<R, P> Asker<R, P> {
             return None;
         }
         // SAFETY: ONESHOT-2: done.
-        self.cell().answer.with_mut(|slot| unsafe { (*slot).take() })
+        self.0.answer.with_mut(|slot| unsafe { (*slot).take() })
     }
 
     /// Registers a waiter; false if it is done already.
     pub(crate) fn watch(&mut self, waiter: Waiter) -> bool {
-        let cell = self.cell();
-        if !self.take_slot_back() {
+        let Some(mut slot) = self.take_slot_back() else {
             panic::ignore(|| drop(waiter));
             return false;
-        }
-        // SAFETY: ONESHOT-3: WAITING is clear, and it was not done when it was cleared: `finish`
-        // will not look at the slot.
-        let before = cell.waiter.with_mut(|slot| unsafe { (*slot).replace(waiter) });
+        };
+        let before = slot.replace(Some(waiter));
         // Ordering: Release, writer side of WAITER.
-        let in_time = cell.state.fetch_or(WAITING, Release) & PHASE != DONE;
-        // SAFETY: ONESHOT-3: WAITING was clear when it was done, so the slot is the asker's still.
-        let late = || cell.waiter.with_mut(|slot| unsafe { (*slot).take() });
-        let late = if in_time { None } else { late() };
+        let in_time = self.0.state.fetch_or(WAITING, Release) & PHASE != DONE;
+        // ONESHOT-3: if it is done, WAITING was clear then, so the slot is the asker's still.
+        let late = if in_time { None } else { slot.replace(None) };
         // A waker's drop is user code: it comes last. The drainer's side may keep the cell for
         // long.
         panic::ignore(|| drop(before));
@@ -378,9 +371,10 @@ impl<R, P> Asker<R, P> {
         in_time
     }
 
-    /// Takes the waiter's slot back (ONESHOT-3); false if it is done.
-    fn take_slot_back(&self) -> bool {
-        let cell = self.cell();
+    /// Takes the waiter's slot back; `None` if it is done. ONESHOT-3: WAITING is clear, and it was
+    /// not done when it was cleared, so `finish` will not look at the slot.
+    fn take_slot_back(&self) -> Option<WaiterSlot<'_>> {
+        let cell = &**self.0;
         // Ordering: Relaxed. WAITING is set by the asker alone.
         let now = cell.state.load(Relaxed);
         let before = match now & WAITING {
@@ -390,12 +384,12 @@ impl<R, P> Asker<R, P> {
             _ => cell.state.fetch_and(!WAITING, Relaxed),
         };
         let is_done = before & PHASE == DONE;
-        !is_done
+        (!is_done).then_some(WaiterSlot(&cell.waiter))
     }
 
     /// Leaves, unless it is done.
     fn leave_early(&self) -> bool {
-        let state = &self.cell().state;
+        let state = &self.0.state;
         let mut now = state.load(Relaxed);
         while now & PHASE != DONE {
             // Ordering: AcqRel, both sides of LEAVE. A failure is the guess of the next attempt.
@@ -403,9 +397,9 @@ impl<R, P> Asker<R, P> {
                 Err(seen) => now = seen,
                 Ok(was) => {
                     if was < 2 * SIDE {
-                        let free = self.cell().free;
+                        let free = self.0.free;
                         // SAFETY: all sides have left.
-                        unsafe { free(self.0) }
+                        unsafe { free(self.0.0) }
                     }
                     return true;
                 }
@@ -417,11 +411,11 @@ impl<R, P> Asker<R, P> {
     /// Cancels the question, unless it has started: then it certainly never runs, and here is what
     /// it was made of.
     pub(crate) fn cancel(&mut self) -> Option<P> {
-        let won = self.cell().phase_from_queued(CANCELLED);
+        let won = self.0.phase_from_queued(CANCELLED);
         won.then(|| {
-            let give_back = self.cell().give_back;
+            let give_back = self.0.give_back;
             // SAFETY: ONESHOT-1: won.
-            unsafe { give_back(self.0) }
+            unsafe { give_back(self.0.0) }
         })
     }
 }
@@ -438,10 +432,9 @@ pub(crate) struct Progress {
 unsafe impl Send for Progress {}
 
 /// # Safety
-/// `state` is the first field of a `Cell<R, P>`, and one of its sides is the caller's.
+/// `state` is the first field of an `AnswerCell<R, P>`, and one of its sides is the caller's.
 unsafe fn leave<R, P>(state: NonNull<AtomicU32>) {
-    // SAFETY: it is such a cell, and the side is the caller's.
-    unsafe { AnswerCell::<R, P>::leave(state.cast()) }
+    drop(Side::<R, P>(state.cast()));
 }
 
 impl Progress {
@@ -473,10 +466,9 @@ impl<R, P> Drop for Asker<R, P> {
     /// the asker has there goes now.
     fn drop(&mut self) {
         // Ordering: Relaxed. WAITING is set by the asker alone, and what is done stays so.
-        let now = self.cell().state.load(Relaxed);
-        if now & WAITING != 0 && now & PHASE != DONE && self.take_slot_back() {
-            // SAFETY: ONESHOT-3: WAITING is clear, and it was not done when it was cleared.
-            let waiter = self.cell().waiter.with_mut(|slot| unsafe { (*slot).take() });
+        let now = self.0.state.load(Relaxed);
+        if now & WAITING != 0 && now & PHASE != DONE {
+            let waiter = self.take_slot_back().and_then(|mut slot| slot.replace(None));
             panic::ignore(|| drop(waiter));
         }
         if self.leave_early() {
@@ -485,7 +477,7 @@ impl<R, P> Drop for Asker<R, P> {
         // ONESHOT-2: done.
         let answer = self.take();
         panic::ignore(|| drop(answer));
-        // SAFETY: it is this side's, which is not used again.
-        unsafe { AnswerCell::leave(self.0) }
+        // SAFETY: it is dropped once, unless it has left before.
+        unsafe { ManuallyDrop::drop(&mut self.0) }
     }
 }

@@ -131,7 +131,6 @@ impl Waiter {
 
     /// Its message, which its sender has back without an answer.
     pub(crate) fn into_message(self) -> Unpushed {
-        self.sender.leave();
         self.message
     }
 

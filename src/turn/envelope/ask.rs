@@ -90,7 +90,7 @@ impl<S: 'static, L: Message<S>> Answers for Ask<S, L> {
     }
 
     fn leave(mut self) {
-        self.answerer.take().into_iter().for_each(Answerer::leave);
+        drop(self.answerer.take());
     }
 }
 

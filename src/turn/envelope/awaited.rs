@@ -236,7 +236,7 @@ unsafe fn free<M: Suspends>(core: NonNull<Core>) {
         (&raw mut (*turn.as_ptr()).core).drop_in_place();
         (*turn.as_ptr()).answerer.take()
     };
-    answerer.into_iter().for_each(Answerer::leave);
+    drop(answerer);
 }
 
 impl<S: Send + 'static, L: AsyncMessage<S>> Awaited<On<S, L>> {

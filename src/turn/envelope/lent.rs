@@ -44,7 +44,8 @@ pub(crate) enum Returned<F, R> {
     NotRun(F, Reason),
 }
 
-/// The node's part.
+/// The node's part. One that was accepted nowhere is dropped, and its caller takes the closure
+/// back; in a node it is run or discarded.
 pub(crate) struct Lent<S, F, R> {
     answerer: Option<Answerer<Job<S, F>, Returned<F, R>>>,
     accepted: Option<Accepted<Job<S, F>, Returned<F, R>>>,
@@ -86,12 +87,4 @@ impl<S: 'static, R, F: FnOnce(&mut S) -> R> Stays for Lent<S, F, R> {
 
 impl<S: 'static, R, F: FnOnce(&mut S) -> R> Envelope for Lent<S, F, R> {
     const VTABLE: &'static VTable = &staying::<Self>();
-}
-
-impl<S, F, R> Drop for Lent<S, F, R> {
-    fn drop(&mut self) {
-        // One that was accepted nowhere: its caller takes it back.
-        // In a node it is never dropped: it is run or discarded.
-        self.answerer.take().into_iter().for_each(Answerer::leave);
-    }
 }
