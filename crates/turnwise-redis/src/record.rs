@@ -17,7 +17,8 @@
 //! - RECORD-3: fences increase strictly while the record is known. A new fence is the greater of
 //!   the time in microseconds and the last fence plus one. So a store that has lost its records
 //!   goes on above them, unless its clock has gone back by more than the time since. A record is
-//!   known for ten minutes after its last use, or longer if its clients ask for that.
+//!   known for ten minutes after its last use, or longer if its clients ask for that, and for as
+//!   long as a place of it is dirty or quarantined.
 //! - RECORD-4: a request that was left for good is never granted again, however late its messages
 //!   arrive.
 //! - RECORD-5: the number of a tick is stored before its run begins, and never goes back.
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use crate::step::{Answer, Notice, Standing, Step, Token};
 
-/// The time for which a place is quarantined: a hundred years.
+/// The time for which a place is quarantined, or dirty: a hundred years.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The time for which a request that was left is remembered.
@@ -205,7 +206,9 @@ impl Record {
             _ => now,
         };
         let last = holds.chain(entries).fold(tick, u64::max).saturating_add(micros(REMEMBERED));
-        self.gone.values().copied().fold(last, u64::max)
+        let last = self.gone.values().copied().fold(last, u64::max);
+        // A dirty place stays so until the next job there, whenever that is.
+        if self.begun.is_empty() { last } else { last.max(now.saturating_add(micros(LONGEST))) }
     }
 
     /// True if the object has ticks. Their records are known for as long as the step that took the

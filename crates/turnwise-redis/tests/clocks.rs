@@ -1,10 +1,12 @@
 //! Contenders whose clocks differ, with a clock that the test moves.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use turnwise::VirtualClock;
 use turnwise_redis::ticks::NotMine;
-use turnwise_redis::{Limits, MemoryStore, Remote};
+use turnwise_redis::{Limits, MemoryStore, Remote, Slot};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const EARLY: Duration = Duration::from_millis(80);
@@ -73,4 +75,35 @@ fn a_store_in_memory_forgets_what_nobody_uses() {
     assert!(!held.is_lost());
     // Fences go on above what is forgotten.
     assert!(locks.lock("order 499").wait().unwrap().fence() > last);
+}
+
+/// A place is dirty until the next job there, also if that comes long after the record of a place
+/// that is clean would be forgotten.
+#[test]
+fn places_stay_dirty_until_the_next_job() {
+    let clock = VirtualClock::new();
+    let remote = Remote::builder().over(MemoryStore::by(clock.clone())).unwrap();
+    let cleaned = Arc::new(AtomicU32::new(0));
+    let counts = cleaned.clone();
+    let pool = remote.slot_pool("boxes", 2).clean_up(move |_, _| {
+        counts.fetch_add(1, SeqCst);
+        Ok(())
+    });
+    let pool = pool.build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let never = async |_: &mut Slot<()>| {
+            begun.send(()).unwrap();
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            _ = pool.run_async(Limits::NONE, never) => unreachable!("it never ends"),
+            _ = has_begun => {}
+        }
+    });
+    clock.advance(HOUR * 24);
+    assert_eq!(cleaned.load(SeqCst), 0);
+    assert!(pool.run(Limits::NONE, |_| assert_eq!(cleaned.load(SeqCst), 1)).is_ok());
+    assert_eq!(cleaned.load(SeqCst), 2);
 }

@@ -17,7 +17,7 @@ use support::sentinel::Sentinel;
 use support::{Server, signal_to, until};
 use turnwise_redis::{
     ConnectError, Fence, Fenced, Limits, LockError, RedisStore, Refusal, ReleaseError, Remote,
-    RemoteBuilder, StoreError,
+    RemoteBuilder, Slot, StoreError,
 };
 
 const LEASE: Duration = Duration::from_millis(500);
@@ -70,8 +70,42 @@ fn a_worker_is_killed_in_its_job() {
     let boxes = boxes.build().unwrap();
     assert_eq!(boxes.run(Limits::NONE, |slot| slot.id().index()), Ok(1));
     until("its lease is over", || boxes.slots().info().wait().unwrap().free == 2);
+    // Its place is dirty until the next job there, and the pool is known for as long.
+    let known = || {
+        let millis = server.ask("PTTL turnwise:{slots:boxes}");
+        Duration::from_millis(millis[1..].parse().unwrap())
+    };
+    let day = Duration::from_secs(24 * 3600);
+    assert!(known() > day, "{:?}", known());
     assert_eq!(boxes.run(Limits::NONE, |slot| slot.id().index()), Ok(0));
     assert_eq!(*cleaned.lock().unwrap(), [(1, true), (0, false), (0, true)]);
+    assert!(known() < day, "{:?}", known());
+}
+
+/// The same of one place, which is released by a step of its own.
+#[test]
+fn the_only_place_stays_dirty() {
+    let server = Server::start();
+    let remote = builder().connect(&server.url()).unwrap();
+    let boxes = remote.slot_pool("boxes", 1).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let never = async |_: &mut Slot<()>| {
+            begun.send(()).unwrap();
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            _ = boxes.run_async(Limits::NONE, never) => unreachable!("it never ends"),
+            _ = has_begun => {}
+        }
+    });
+    until("it is released", || boxes.slots().info().wait().unwrap().free == 1);
+    let known = || server.ask("PTTL turnwise:{slots:boxes}")[1..].parse::<u64>().unwrap();
+    let day = 24 * 3600 * 1000;
+    assert!(known() > day, "{}", known());
+    assert!(boxes.run(Limits::NONE, |_| ()).is_ok());
+    assert!(known() < day, "{}", known());
 }
 
 struct Holder {

@@ -10,4 +10,6 @@ if not i then return {0} end
 local mark, dirty = redis.call('HGET', K, 'd' .. i), 0
 if mark and (string.sub(mark, 2) ~= token or string.sub(mark, 1, 1) == '1') then dirty = 1 end
 redis.call('HSET', K, 'd' .. i, dirty .. token)
+-- It is dirty until the next job there, whenever that is: a hundred years, as a quarantine.
+keep(now + 3153600000000000)
 return {1, dirty}

@@ -3,7 +3,8 @@
 -- KEYS[1]  record, a hash: f fence, r token of the last release, n ticks, k queue numbers, x until
 --          when it is kept, c number of places; of each place i: ti token, empty if it is free,
 --          ui until, negative if its request has not picked it up, gi fence; a:TOKEN until when the
---          queue entry of a waiting request is kept. With several places also: m the highest one
+--          queue entry of a waiting request is kept; di the mark of a job that has begun: see
+--          `begin.lua`. With several places also: m the highest one
 --          that was ever given, p:TOKEN the place of a holder; and two sorted sets:
 --            KEYS[1]:u    held places, by the ends of their leases
 --            KEYS[1]:b    released places, by their numbers
@@ -72,12 +73,20 @@ local function keep(till)
   if x < last - math.floor(kept / 10) then expire_at(last) end
 end
 
--- A release long before the end of the lease shortens the time that the record is kept. Ticks do
--- not allow that.
+-- True if a job has begun in a place and has not ended. Few fields are left when all are free.
+local function is_dirty()
+  for _, field in ipairs(redis.call('HKEYS', K)) do
+    if string.match(field, '^d%d+$') then return true end
+  end
+end
+
+-- A release long before the end of the lease shortens the time that the record is kept. Ticks, and
+-- places that are dirty, do not allow that.
 local function forget_soon()
   if k or lease('first') then return end
   local last = math.ceil(now / 1000) + kept
-  if x > last + math.floor(kept / 10) and redis.call('HEXISTS', K, 'n') == 0 then
+  local long = x > last + math.floor(kept / 10)
+  if long and redis.call('HEXISTS', K, 'n') == 0 and not is_dirty() then
     expire_at(last)
   end
 end
