@@ -6,11 +6,12 @@
 //! lifetime of one entry.
 
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use turnwise::Limit;
 use turnwise_locks::{Fence, Limits, Owner};
 
@@ -273,13 +274,17 @@ async fn acquire_all(
     all: Vec<(Arc<str>, String)>,
     wanted: Wanted,
 ) -> Result<Vec<Guard>, LockError> {
-    // Renewed until all are held.
-    let each = Wanted { lease: None, ..wanted };
     loop {
         let mut guards = Vec::with_capacity(all.len());
         for (name, key) in &all {
             let request = Request::take(&client, key, 1, None);
-            guards.push(acquire(Caller::there(), request, name.clone(), each).await?);
+            let acquires = acquire(Caller::there(), request, name.clone(), wanted);
+            let guard = tokio::select! {
+                biased;
+                guard = acquires => guard?,
+                () = renew_each_third(&guards, wanted.lease) => unreachable!("it does not end"),
+            };
+            guards.push(guard);
         }
         let Some(lease) = wanted.lease else { return Ok(guards) };
         let mut held = true;
@@ -296,6 +301,19 @@ async fn acquire_all(
         }
         if held {
             return Ok(guards);
+        }
+    }
+}
+
+/// Renews holds with a lease of their own while others are waited for. A longer lease than that,
+/// such as the client's, would outlast it in the store.
+async fn renew_each_third(guards: &[Guard], lease: Option<Duration>) {
+    let Some(lease) = lease.filter(|_| !guards.is_empty()) else { return pending().await };
+    loop {
+        sleep_until(after(lease / 3)).await;
+        for guard in guards {
+            // What is lost is requested anew.
+            let _ = guard.hold().renew(lease, after(lease / 3), &guard.renews).await;
         }
     }
 }

@@ -380,6 +380,26 @@ contract! {
         // All or none: the first one is free again.
         drop(clients[0].locks().lock("a").wait().unwrap());
         drop(b);
+        if !world.is_sound() {
+            return;
+        }
+        // A lease that is shorter than the client's ends when it is over, also if one of them had to
+        // be waited for.
+        let b = clients[0].locks().lock("b").wait().unwrap();
+        let lease = Duration::from_secs(1);
+        let waits = clients[1].locks().lock_all(["a", "b"], Limits::NONE.lease(lease));
+        let a_is_held = || clients[0].locks().info("a").wait().unwrap().is_some();
+        until("it holds the first one", a_is_held);
+        let began = Instant::now();
+        until("its lease would be over", || began.elapsed() > lease * 3 / 2);
+        assert!(a_is_held());
+        drop(b);
+        let held = waits.wait().unwrap();
+        assert!(held.iter().all(|guard| guard.remaining() <= Some(lease)));
+        let info = clients[0].locks().info("a").wait().unwrap();
+        assert!(info.is_none_or(|info| info.remaining <= Some(lease)));
+        until("they are lost", || held.iter().all(|guard| guard.is_lost()));
+        drop(clients[0].locks().lock_within("a", Limits::wait(Duration::from_secs(2))).wait().unwrap());
     }
 
     fn once_per_tick(world) {
