@@ -5,9 +5,11 @@
 //!   `fsync`.
 //! - FILE-3: a transaction begins with the first load and ends with the swap, so steps of several
 //!   processes wait for one another, and none has to be run again.
+//! - FILE-4: a file that was deleted or replaced is used no more: other processes would open another
+//!   one at its path, and hold the same locks.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -46,6 +48,9 @@ const TABLES: &str = "
 
 /// Objects in a file of this machine, with the same steps as in a server: for several processes on
 /// one machine, or for one process that must survive restarts. Clones share the same store.
+///
+/// If the file is deleted, moved or replaced, calls of the processes that have it open fail
+/// ([`StoreError::WrongStore`]).
 ///
 /// Each answered step is on the disk. Each process has one thread, which ends with the last clone.
 /// Several processes may open the file at a time, but not over a network.
@@ -110,6 +115,9 @@ impl fmt::Debug for FileStore {
 /// The engine.
 struct File {
     file: Connection,
+    /// The file's path, and what it was when it was opened.
+    path: PathBuf,
+    was: Option<Identity>,
     /// The last notice that was read or written.
     seen: i64,
     heard: Vec<Notice>,
@@ -163,7 +171,10 @@ impl File {
         // 32 MB of the tables are kept in memory.
         file.pragma_update(None, "cache_size", -32_768)?;
         file.set_prepared_statement_cache_capacity(32);
-        let mut engine = File { file, seen: 0, heard: Vec::new(), swaps: 0 };
+        // The program may change its folder.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let was = identity(&path);
+        let mut engine = File { file, path, was, seen: 0, heard: Vec::new(), swaps: 0 };
         engine.begin()?;
         engine.or_roll_back(|engine| {
             let file = &engine.file;
@@ -185,6 +196,12 @@ impl File {
 
     fn begin(&mut self) -> Result<(), Failure> {
         if self.file.is_autocommit() {
+            // FILE-4.
+            if self.was.is_some() && identity(&self.path) != self.was {
+                let needs =
+                    "the file that was opened: it was deleted, moved or replaced".to_owned();
+                return Err(Failure::Store(StoreError::WrongStore { needs }));
+            }
             self.file.execute_batch("BEGIN IMMEDIATE")?;
         }
         Ok(())
@@ -335,6 +352,24 @@ impl File {
     }
 }
 
+/// A file by its device and its number there.
+type Identity = (u64, u64);
+
+/// Returns the file at a path. `None`: there is none, or the system does not say.
+fn identity(path: &Path) -> Option<Identity> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let file = std::fs::metadata(path).ok()?;
+        Some((file.dev(), file.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
+}
+
 /// Reads a row of an object from a column.
 fn value_in(row: &rusqlite::Row<'_>, column: usize) -> Result<Value, Failure> {
     let bytes = row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?;
@@ -444,6 +479,28 @@ mod tests {
             run(&mut file, &[&acquire("last", number)], &mut Vec::new()).unwrap();
         }
         assert_eq!((count(&file, "objects"), count(&file, "rows")), (55, 55));
+    }
+
+    /// Others open another file at the path, where the same lock is free.
+    #[cfg(unix)]
+    #[test]
+    fn files_that_are_gone_are_used_no_more() {
+        let folder = Folder::new("gone");
+        let path = folder.0.join("store");
+        let mut file = File::open(&path).unwrap();
+        run(&mut file, &[&acquire("a", 0)], &mut Vec::new()).unwrap();
+        let is_refused = |file: &mut File| {
+            let error = run(file, &[&acquire("a", 0)], &mut Vec::new());
+            matches!(error, Err(StoreError::WrongStore { .. }))
+        };
+        std::fs::rename(&path, folder.0.join("moved")).unwrap();
+        assert!(is_refused(&mut file));
+        let mut other = File::open(&path).unwrap();
+        run(&mut other, &[&acquire("a", 1)], &mut Vec::new()).unwrap();
+        assert!(is_refused(&mut file));
+        // It is back.
+        std::fs::rename(folder.0.join("moved"), &path).unwrap();
+        assert!(!is_refused(&mut file) && is_refused(&mut other));
     }
 
     /// A failed transaction leaves nothing behind, and is over.
