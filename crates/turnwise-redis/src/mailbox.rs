@@ -212,7 +212,9 @@ pub(crate) fn reads(act: &MailboxAct) -> Vec<String> {
         MailboxAct::Claim { actor, claim } => {
             keys.extend([gone_key(&claim.token), state_key(actor)]);
         }
-        MailboxAct::Outcome { actor, message } | MailboxAct::Withdraw { actor, message, .. } => {
+        MailboxAct::Outcome { actor, message }
+        | MailboxAct::Withdraw { actor, message, .. }
+        | MailboxAct::Revoke { actor, message, .. } => {
             keys.push(id_key(actor, message));
         }
         MailboxAct::Look { actor } => keys.push(state_key(actor)),
@@ -338,7 +340,10 @@ impl Shard<'_> {
                 MailboxAnswer::Progress(self.outcome(open, message))
             }
             MailboxAct::Withdraw { message, late, keep, .. } => {
-                MailboxAnswer::Progress(self.withdraw(open, message, *late, *keep))
+                MailboxAnswer::Progress(self.withdraw(open, message, None, *late, *keep))
+            }
+            MailboxAct::Revoke { message, asker, late, keep, .. } => {
+                MailboxAnswer::Progress(self.withdraw(open, message, Some(asker), *late, *keep))
             }
             MailboxAct::Requeue { actor, message } => match self.take_letter(actor, message) {
                 Some(dead) => {
@@ -835,15 +840,18 @@ impl Shard<'_> {
         &mut self,
         open: &mut Open<'_>,
         message: &str,
+        asker: Option<&Token>,
         late: bool,
         keep: Duration,
     ) -> Progress {
         let known = self.id(open.actor, message);
         let progress = self.outcome(open, message);
+        let is_another = |stored: &StoredMessage| asker.is_some() && stored.asker.as_ref() != asker;
         let withdrawn = match (&progress, known) {
-            (Progress::Waiting { ahead, .. }, Some(Id::Waiting(position, _))) => {
+            (Progress::Waiting { ahead, .. }, Some(Id::Waiting(position, stored))) => {
                 let mailbox = &open.mailbox;
-                if *ahead < u64::from(mailbox.begun.max(mailbox.handed())) {
+                let may_have_begun = *ahead < u64::from(mailbox.begun.max(mailbox.handed()));
+                if may_have_begun || is_another(&stored) {
                     return progress;
                 }
                 self.remove(open, position);
@@ -851,6 +859,11 @@ impl Shard<'_> {
             }
             (Progress::Delayed { .. }, Some(Id::Delayed(at))) => {
                 let key = format!("{}{at:016x}:{message}", delayed_prefix(open.actor));
+                if let Some(MailboxRow::Delayed(_, stored)) = self.rows.get(&key)
+                    && is_another(&stored)
+                {
+                    return progress;
+                }
                 self.rows.remove(&key);
                 open.mailbox.delayed -= 1;
                 self.first_later(open);

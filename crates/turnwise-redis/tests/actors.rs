@@ -384,6 +384,27 @@ contract! {
         working.stop().wait().unwrap();
     }
 
+    /// A request whose limit is over withdraws its own message, and no other of the same id.
+    fn requests_withdraw_no_message_of_another(world) {
+        let clients = world.clients(2);
+        let [here, there] = [0, 1].map(|index| {
+            kind(&clients[index]).drains(Drains::Never).open().unwrap().of("eu").unwrap()
+        });
+        here.tell(Add(1)).id("order 7").wait().unwrap();
+        for millis in [0, 0, 0, 1, 2] {
+            let limit = Duration::from_millis(millis);
+            let late = there.ask(Add(1)).id("order 7").within(limit).wait().unwrap_err();
+            let outcome = here.outcome::<usize>("order 7").wait().unwrap();
+            assert_eq!(outcome, Ok(Outcome::Waiting { ahead: 0 }), "{late:?}");
+        }
+        // Its own.
+        let late = there.ask(Add(1)).id("order 8").within(Duration::ZERO).wait().unwrap_err();
+        let outcome = here.outcome::<usize>("order 8").wait().unwrap().unwrap();
+        if matches!(late, MessageError::TimedOut { .. }) {
+            assert_eq!(outcome, Outcome::Withdrawn);
+        }
+    }
+
     /// The hosts of the original case: budgets of 50 ms, handlers that take as long, three
     /// messages.
     fn hosts_without_time_hand_over(world) {

@@ -85,6 +85,9 @@ fn deeds() -> impl Strategy<Value = Deed> {
         2 => (actor(), id(), any::<bool>()).prop_map(|(actor, message, late)| {
             MailboxAct::Withdraw { actor, message, late, keep: LONG }
         }),
+        2 => (actor(), id(), any::<bool>(), 8..10u64).prop_map(|(actor, message, late, asker)| {
+            MailboxAct::Revoke { actor, message, asker: token(asker), late, keep: LONG }
+        }),
         2 => (0..3u64, 0..3u32, prop_oneof![Just(LONG), Just(SHORT)]).prop_map(
             |(number, most, grip)| MailboxAct::Due { worker: token(number), alive: LONG, most, grip }
         ),

@@ -241,7 +241,8 @@ where
     }
 
     /// Sets a limit, after which the message is withdrawn, and certainly never runs. If it may have
-    /// begun, the request fails with [`MessageError::Running`].
+    /// begun, or another request has sent the message of this id, the request fails with
+    /// [`MessageError::Running`].
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
@@ -258,7 +259,7 @@ where
                 return asked;
             }
         };
-        let (client, named) = (Arc::clone(&prepared.actors.client), prepared.id.is_some());
+        let client = Arc::clone(&prepared.actors.client);
         let inbox = Inbox::open(&client, client.token());
         let message = match prepared.message(Some(inbox.token())) {
             Ok(message) => message,
@@ -271,7 +272,7 @@ where
         let until = self.limit.map(|limit| called + limit.min(LONGEST));
         prepared.actors.client.spawn(async move {
             let actor = prepared.actor;
-            let question = Question { client, kind, actor, message, named, inbox };
+            let question = Question { client, kind, actor, message, inbox };
             promise.keep(question.ask(called, until).await);
         });
         asked
@@ -453,8 +454,6 @@ struct Question<S> {
     kind: Arc<Kind<S>>,
     actor: String,
     message: StoredMessage,
-    /// True if the sender has chosen the id.
-    named: bool,
     inbox: Inbox,
 }
 
@@ -470,8 +469,6 @@ where
         let patience = self.client.patience();
         let given_up = until.map_or(patience, |until| until.min(patience));
         let id = self.message.id.clone();
-        // A message of the same id may belong to another request. It is left as it is.
-        let mut ours = true;
         let message = self.message.clone();
         let pushed =
             push(&self.client, &self.kind, &self.actor, message, Duration::ZERO, given_up).await;
@@ -481,7 +478,6 @@ where
                 if let Some(over) = over(progress) {
                     return over;
                 }
-                ours = !self.named;
             }
             // The message may have arrived, or may still arrive.
             Err(error) => return self.withdraw(&id, true, called, error).await,
@@ -498,9 +494,6 @@ where
             if until.is_some_and(|until| until <= Instant::now()) {
                 let waited = called.elapsed();
                 let late = MessageError::TimedOut { waited };
-                if !ours {
-                    return Err(MessageError::Running { id });
-                }
                 return self.withdraw(&id, false, called, late).await;
             }
             self.inbox.mark_read();
@@ -531,7 +524,8 @@ where
         }
     }
 
-    /// Withdraws the message for this reason, unless it may have begun.
+    /// Withdraws the message for this reason, unless it may have begun. One of the same id that
+    /// another request has sent is left as it is.
     async fn withdraw(
         &self,
         id: &str,
@@ -539,9 +533,10 @@ where
         called: Instant,
         why: MessageError,
     ) -> Result<Vec<u8>, MessageError> {
-        let act = MailboxAct::Withdraw {
+        let act = MailboxAct::Revoke {
             actor: self.actor.clone(),
             message: id.to_owned(),
+            asker: self.inbox.token().clone(),
             late,
             keep: self.kind.settings.keep,
         };

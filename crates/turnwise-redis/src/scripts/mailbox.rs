@@ -37,7 +37,7 @@ pub(super) fn index(step: &MailboxStep) -> usize {
         MailboxAct::Abandon { .. } => 3,
         MailboxAct::Renew { .. } => 4,
         MailboxAct::Outcome { .. } => 5,
-        MailboxAct::Withdraw { .. } => 6,
+        MailboxAct::Withdraw { .. } | MailboxAct::Revoke { .. } => 6,
         MailboxAct::Due { .. } => 7,
         MailboxAct::DeadLetters { .. } => 8,
         MailboxAct::Requeue { .. } | MailboxAct::Discard { .. } => 9,
@@ -89,7 +89,11 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, step: &MailboxStep) {
         }
         MailboxAct::Outcome { actor, message } => cmd.arg(actor).arg(message),
         MailboxAct::Withdraw { actor, message, late, keep } => {
-            cmd.arg(actor).arg(message).arg(u8::from(*late)).arg(millis(*keep))
+            cmd.arg(actor).arg(message).arg(u8::from(*late)).arg(millis(*keep)).arg("")
+        }
+        MailboxAct::Revoke { actor, message, asker, late, keep } => {
+            cmd.arg(actor).arg(message).arg(u8::from(*late)).arg(millis(*keep));
+            cmd.arg(asker.as_str())
         }
         MailboxAct::Due { worker, alive, most, grip } => {
             cmd.arg(worker.as_str()).arg(micros(*alive)).arg(*most).arg(micros(*grip))
@@ -173,7 +177,7 @@ pub(super) fn read(step: &MailboxStep, values: &[Value]) -> Option<MailboxAnswer
             let held = (0..drained.len()).map(|index| Some(number(index)? == 1));
             MailboxAnswer::Renewed(held.collect::<Option<_>>()?)
         }
-        MailboxAct::Outcome { .. } | MailboxAct::Withdraw { .. } => {
+        MailboxAct::Outcome { .. } | MailboxAct::Withdraw { .. } | MailboxAct::Revoke { .. } => {
             MailboxAnswer::Progress(progress(0)?)
         }
         MailboxAct::Due { .. } => {

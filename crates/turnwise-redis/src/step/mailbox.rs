@@ -23,6 +23,7 @@ impl MailboxAct {
             | MailboxAct::Abandon { actor, .. }
             | MailboxAct::Outcome { actor, .. }
             | MailboxAct::Withdraw { actor, .. }
+            | MailboxAct::Revoke { actor, .. }
             | MailboxAct::Requeue { actor, .. }
             | MailboxAct::Look { actor } => Some(actor),
             _ => None,
@@ -40,7 +41,7 @@ impl MailboxStep {
             MailboxAct::Abandon { .. } => "abandon",
             MailboxAct::Renew { .. } => "renew",
             MailboxAct::Outcome { .. } => "look at",
-            MailboxAct::Withdraw { .. } => "withdraw",
+            MailboxAct::Withdraw { .. } | MailboxAct::Revoke { .. } => "withdraw",
             MailboxAct::Due { .. } => "look for work",
             MailboxAct::DeadLetters { .. } => "list",
             MailboxAct::Requeue { .. } => "requeue",
@@ -183,6 +184,20 @@ pub enum MailboxAct {
         /// True if the message may be on its way. It is refused then when it arrives.
         late: bool,
         /// The time that the withdrawal is remembered.
+        keep: Duration,
+    },
+    /// Withdraws the message of a request, as `Withdraw` does. A message of the same id that
+    /// another request has sent is left as it is.
+    Revoke {
+        /// The actor.
+        actor: String,
+        /// The message's id.
+        message: String,
+        /// The request, which the message names as its asker.
+        asker: Token,
+        /// See `Withdraw`.
+        late: bool,
+        /// See `Withdraw`.
         keep: Duration,
     },
     /// Returns mailboxes that are due. They are not returned to other workers for the time of the
@@ -348,7 +363,7 @@ pub enum MailboxAnswer {
     Was(bool),
     /// To `Renew`: true for each mailbox, in order, that is still held.
     Renewed(Vec<bool>),
-    /// To `Outcome`. To `Withdraw`: the progress of a message that was not withdrawn.
+    /// To `Outcome`. To `Withdraw` and `Revoke`: the progress of a message that was not withdrawn.
     Progress(Progress),
     /// To `Due`.
     Due {
