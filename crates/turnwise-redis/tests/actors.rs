@@ -510,6 +510,77 @@ impl Handler<Sleep> for Slow {
     }
 }
 
+/// Code of users that panics beside a handler: as a message or a state is read, as a reply is
+/// written, as a successor is asked.
+#[test]
+fn panics_beside_handlers_are_told() {
+    #[derive(Default, Serialize)]
+    struct Wild(u64);
+    static READ: AtomicU32 = AtomicU32::new(0);
+    impl<'de> Deserialize<'de> for Wild {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            let number = u64::deserialize(from)?;
+            READ.fetch_add(1, SeqCst);
+            assert_ne!(number, 13, "no state");
+            Ok(Wild(number))
+        }
+    }
+    #[derive(Serialize)]
+    struct Count(u64);
+    impl<'de> Deserialize<'de> for Count {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            let number = u64::deserialize(from)?;
+            assert_ne!(number, 7, "no message");
+            Ok(Count(number))
+        }
+    }
+    #[derive(Deserialize)]
+    struct Now(u64);
+    impl Serialize for Now {
+        fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            assert_ne!(self.0, 9, "no reply");
+            self.0.serialize(to)
+        }
+    }
+    impl Handler<Count> for Wild {
+        type Reply = Now;
+        fn handle(&mut self, Count(number): Count, _: &mut Context<'_, Self>) -> Now {
+            self.0 = number;
+            Now(number)
+        }
+    }
+    let remote = Remote::in_memory();
+    let wild = remote.actors::<Wild>("wild").message::<Count>("count").drains(Drains::Never);
+    let wild = wild.open().unwrap();
+    let a = wild.of("a").unwrap();
+    let workers = wild.work(1);
+    let reply = |number| a.ask(Count(number)).wait().map(|Now(number)| number);
+    assert_eq!(reply(1), Ok(1));
+    for (number, why) in [(7, "no message"), (9, "no reply")] {
+        let Err(MessageError::Dead { error }) = reply(number) else { panic!("{number}") };
+        assert!(error.contains(why), "{error}");
+    }
+    assert_eq!(reply(13), Ok(13));
+    a.tell(Count(2)).wait().unwrap();
+    until("a worker tries it", || READ.load(SeqCst) > 1);
+    workers.stop().wait().unwrap();
+    let drained = a.drain(Until::empty()).wait().unwrap();
+    let Err(MessageError::State(error)) = drained else { panic!("{drained:?}") };
+    assert!(error.contains("no state"), "{error}");
+
+    let b = wild.of("b").unwrap();
+    (0..2).for_each(|number| drop(b.tell(Count(number)).wait().unwrap()));
+    let budget = || Until::within(Duration::from_nanos(1)).unwrap();
+    let at_once = |_: String| -> std::future::Ready<Result<(), String>> { panic!("no host") };
+    let drained = b.drain(budget().or_hand_to(at_once)).wait().unwrap().unwrap();
+    assert_eq!((drained.handled, drained.left, drained.handed_over), (1, 1, false));
+    assert!(drained.refused.as_deref().is_some_and(|why| why.contains("no host")), "{drained:?}");
+    b.tell(Count(3)).wait().unwrap();
+    let later = |_: String| async { panic!("no host") };
+    let drained = b.drain(budget().or_hand_to(later)).wait().unwrap().unwrap();
+    assert_eq!((drained.handled, drained.left, drained.handed_over), (1, 1, false));
+}
+
 #[test]
 fn bad_input_is_an_error() {
     let remote = Remote::in_memory();

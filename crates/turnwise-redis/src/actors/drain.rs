@@ -7,9 +7,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -19,13 +20,14 @@ use turnwise::{Actor, Reply, promise};
 
 use super::error::MessageError;
 use super::inbox::{MailboxHold, Shard};
-use super::kind::{Kind, NotDone};
+use super::kind::{Kind, NotDone, panicked};
 use crate::business::UnderWay;
 use crate::client::Client;
 use crate::step::{
     Advance, FailedAttempt, Hand, MailboxAct, MailboxAnswer, Progress, StoredMessage, Then, Token,
 };
 use crate::time::{Moment, after};
+use crate::user_code::caught;
 
 /// The number of times that a successor is asked.
 const ASKED: u32 = 3;
@@ -432,8 +434,11 @@ where
 }
 
 fn read<S: DeserializeOwned + Default>(state: Option<&[u8]>) -> Result<S, MessageError> {
-    let Some(state) = state else { return Ok(S::default()) };
-    serde_json::from_slice(state).map_err(|error| MessageError::State(error.to_string()))
+    let read = caught(|| match state {
+        Some(state) => serde_json::from_slice(state).map_err(|error| error.to_string()),
+        None => Ok(S::default()),
+    });
+    read.unwrap_or_else(|panic| Err(panicked(&panic))).map_err(MessageError::State)
 }
 
 /// Runs a message, and serializes the state that it leaves.
@@ -456,7 +461,17 @@ async fn attempt<S: Serialize + Send + 'static>(
 async fn ask(successor: &dyn AnySuccessor, actor: &str) -> Result<(), String> {
     let mut asked = 1;
     loop {
-        match successor.accept_any(actor).await {
+        let accepted = match caught(|| successor.accept_any(actor)) {
+            Ok(mut accepts) => {
+                poll_fn(|cx| match caught(|| accepts.as_mut().poll(cx)) {
+                    Ok(accepted) => accepted,
+                    Err(panic) => Poll::Ready(Err(panicked(&panic))),
+                })
+                .await
+            }
+            Err(panic) => Err(panicked(&panic)),
+        };
+        match accepted {
             Err(_) if asked < ASKED => asked += 1,
             answer => return answer,
         }

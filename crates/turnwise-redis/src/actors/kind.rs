@@ -20,6 +20,7 @@ use crate::client::Owned;
 use crate::name;
 use crate::step::{DrainClaim, Token};
 use crate::time::SHORTEST;
+use crate::user_code::caught;
 
 /// The maximum length of a message, in bytes.
 const LONGEST_MESSAGE: usize = 1 << 20;
@@ -206,9 +207,10 @@ where
             let asked = actor.ask(message);
             Box::pin(async move {
                 let reply = asked.await?;
-                match reply.error() {
-                    Some(error) => Err(NotDone::Failed(error)),
-                    None => encoded(&reply),
+                match caught(|| reply.error()) {
+                    Ok(Some(error)) => Err(NotDone::Failed(error)),
+                    Ok(None) => encoded(&reply),
+                    Err(panic) => Err(NotDone::Failed(format!("its error: {}", panicked(&panic)))),
                 }
             })
         })
@@ -230,7 +232,7 @@ where
     where
         M: DeserializeOwned + Send + 'static,
     {
-        let run: Run<S> = Box::new(move |actor, body| match serde_json::from_slice(body) {
+        let run: Run<S> = Box::new(move |actor, body| match read(body) {
             Ok(message) => run(actor, message),
             Err(error) => {
                 let poison = format!("the message cannot be deserialized: {error}");
@@ -354,9 +356,22 @@ impl<S> fmt::Debug for ActorsBuilder<S> {
     }
 }
 
+/// Serializes a reply. The code of users may panic, as that of `read`.
 pub(super) fn encoded(value: &impl Serialize) -> Ran {
-    let poison = |error: serde_json::Error| NotDone::Poison(format!("its reply: {error}"));
-    serde_json::to_vec(value).map_err(poison)
+    let written = caught(|| serde_json::to_vec(value).map_err(|error| error.to_string()));
+    let written = written.unwrap_or_else(|panic| Err(panicked(&panic)));
+    written.map_err(|error| NotDone::Poison(format!("its reply: {error}")))
+}
+
+/// Deserializes a message.
+fn read<M: DeserializeOwned>(body: &[u8]) -> Result<M, String> {
+    let read = caught(|| serde_json::from_slice(body).map_err(|error| error.to_string()));
+    read.unwrap_or_else(|panic| Err(panicked(&panic)))
+}
+
+/// The error of code of users that has panicked.
+pub(super) fn panicked(text: &str) -> String {
+    format!("it panicked: {text}")
 }
 
 /// A serialized message.
