@@ -219,7 +219,8 @@ where
         })
     }
 
-    /// Returns a dead letter to its mailbox, behind all messages, with all its attempts. Returns
+    /// Returns a dead letter to its mailbox, behind all messages, with all its attempts. It is
+    /// drained by [workers](Self::work), and by the next process that sends to the actor. Returns
     /// false if there is no letter of this id.
     pub fn requeue(&self, actor: &str, id: &str) -> Reply<Result<bool, MessageError>> {
         self.bury(actor, MailboxAct::Requeue { actor: actor.to_owned(), message: id.to_owned() })

@@ -26,6 +26,7 @@
 //!   push that arrive meanwhile store nothing and claim nothing.
 //! - STORED-6: a mailbox with messages, or with a drainer, has a due time, at which a worker checks
 //!   whether it is drained.
+//!   A due time that is the first of its shard wakes a waiting worker, which else sleeps longer.
 //! - STORED-7: a delayed message is known, and is no message of the mailbox, before its time has
 //!   come. The first step after that moves it behind the others. While there are only such
 //!   messages, the first one's time is the due time.
@@ -535,15 +536,25 @@ impl Shard<'_> {
         if mailbox.due.is_none_or(|due| due > at) {
             self.set_due(open, Some(at));
         }
-        if at == self.now {
+        if at == self.now || self.is_first(open) {
             self.wake_worker();
         }
+    }
+
+    /// True if no mailbox of the shard is due before this one: a waiting worker may have another
+    /// time in mind.
+    fn is_first(&mut self, open: &Open<'_>) -> bool {
+        let first = self.rows.first("d:", 1).pop();
+        matches!(first, Some((_, MailboxRow::Due(_, actor))) if actor == open.actor)
     }
 
     /// Sets the due time of a mailbox without messages: that of its first delayed one.
     fn due_later(&mut self, open: &mut Open<'_>) {
         let Mailbox { later, ready, .. } = open.mailbox;
         self.set_due(open, later.map(|at| at.max(ready)));
+        if later.is_some() && self.is_first(open) {
+            self.wake_worker();
+        }
     }
 
     /// Wakes a waiting worker.

@@ -7,20 +7,21 @@ mod support;
 mod watched;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use support::board::{Add, Board};
-use support::until;
 use support::world::{World, contract};
+use support::{Server, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{AsyncContext, AsyncHandler, Context, Handler, System, ThreadPool};
+use turnwise_redis::step::{Answer, MailboxAnswer, Op};
 use turnwise_redis::{
-    ActorsBuilder, ActorsError, Drains, MemoryStore, MessageError, NameError, NoTime, Outcome,
-    Remote, RemoteActor, Until,
+    ActorsBuilder, ActorsError, Called, Drains, MemoryStore, MessageError, NameError, NoTime,
+    NoticeSink, Outcome, Remote, RemoteActor, Store, StoreError, Until,
 };
 
 /// Fails this many times, counted over all attempts in this process.
@@ -30,7 +31,7 @@ struct Flaky {
     counter: usize,
 }
 
-static COUNTERS: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+static COUNTERS: [AtomicU32; 128] = [const { AtomicU32::new(0) }; 128];
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the index of a counter for one test.
@@ -69,8 +70,8 @@ struct Gate {
     open: bool,
 }
 
-static GATES: [(Mutex<Gate>, Condvar); 64] =
-    [const { (Mutex::new(Gate { arrived: false, open: false }), Condvar::new()) }; 64];
+static GATES: [(Mutex<Gate>, Condvar); 128] =
+    [const { (Mutex::new(Gate { arrived: false, open: false }), Condvar::new()) }; 128];
 
 fn open_gate(gate: usize) {
     GATES[gate].0.lock().unwrap().open = true;
@@ -384,6 +385,32 @@ contract! {
         working.stop().wait().unwrap();
     }
 
+    /// A failed attempt occupies no worker in the pause before the next one.
+    fn workers_drain_others_between_attempts(world) {
+        let client = &world.clients(1)[0];
+        let hour = Duration::from_secs(3600);
+        let boards = kind(client).drains(Drains::Never).pause(hour).open().unwrap();
+        let fails = boards.of("eu").unwrap();
+        fails.tell(Flaky { failures: 60, counter: counter() }).wait().unwrap();
+        let workers = boards.work(1);
+        until("an attempt has failed", || fails.info().wait().unwrap().unwrap().attempts == 1);
+        let asked = boards.of("us").unwrap().ask(Add(1)).within(Duration::from_secs(20)).wait();
+        assert_eq!(asked, Ok(1));
+        // The last drain has ended: this is no wait for the next attempt.
+        workers.stop().wait().unwrap();
+    }
+
+    /// The next attempt is made by the process that has failed, also without a pause.
+    fn attempts_without_a_pause_are_made(world) {
+        let boards = kind(&world.clients(1)[0]).pause(Duration::ZERO).open().unwrap();
+        let eu = boards.of("eu").unwrap();
+        let flaky = Flaky { failures: 2, counter: counter() };
+        eu.tell(flaky).id("flaky").wait().unwrap();
+        until("it is handled", || {
+            matches!(eu.outcome::<u32>("flaky").wait().unwrap(), Ok(Outcome::Done(_)))
+        });
+    }
+
     /// A request whose limit is over withdraws its own message, and no other of the same id.
     fn requests_withdraw_no_message_of_another(world) {
         let clients = world.clients(2);
@@ -402,6 +429,44 @@ contract! {
         let outcome = here.outcome::<usize>("order 8").wait().unwrap().unwrap();
         if matches!(late, MessageError::TimedOut { .. }) {
             assert_eq!(outcome, Outcome::Withdrawn);
+        }
+    }
+
+    /// A process that has sent an actor a message drains it, if the one that drains it dies.
+    fn senders_recover_the_mailboxes_of_the_dead(world) {
+        let clients = world.clients(2);
+        let pool = ThreadPool::new().unwrap();
+        let lease = Duration::from_millis(500);
+        let here = kind(&clients[0]).lease(lease).executor(pool.handle());
+        let here = here.open().unwrap().of("eu").unwrap();
+        let there = kind(&clients[1]).lease(lease).open().unwrap().of("eu").unwrap();
+        let gate = counter();
+        here.tell(Hang(gate)).id("hang").wait().unwrap();
+        await_arrival(gate);
+        there.tell(Add(2)).id("two").wait().unwrap();
+        GATES[gate].0.lock().unwrap().open = true;
+        let _ = pool.shutdown_now();
+        until("it is handled", || {
+            matches!(there.outcome::<usize>("two").wait().unwrap(), Ok(Outcome::Done(1)))
+        });
+    }
+
+    /// The sender of a message may be gone before it is drained. A second message of its id is not
+    /// stored, and drains the first one.
+    fn repeated_messages_are_drained(world) {
+        let clients = world.clients(2);
+        let stores = kind(&clients[0]).drains(Drains::Never).open().unwrap();
+        let drains = kind(&clients[1]).open().unwrap();
+        for (actor, delay) in [("eu", 0), ("us", 50)] {
+            let delay = Duration::from_millis(delay);
+            for kind in [&stores, &drains] {
+                let told = kind.of(actor).unwrap().tell(Add(7)).id("order 7");
+                told.after(delay).wait().unwrap();
+            }
+            let actor = drains.of(actor).unwrap();
+            until("it is handled", || {
+                matches!(actor.outcome::<usize>("order 7").wait().unwrap(), Ok(Outcome::Done(1)))
+            });
         }
     }
 
@@ -508,6 +573,102 @@ impl Handler<Sleep> for Slow {
         self.0 += 1;
         self.0
     }
+}
+
+/// A store that counts the checks of workers that have found nothing.
+#[derive(Debug)]
+struct Idle(MemoryStore, Arc<AtomicU32>);
+
+impl Store for Idle {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(async move {
+            let answer = self.0.call(op).await;
+            if let Ok(Answer::Mailbox(MailboxAnswer::Due { actors, .. })) = &answer
+                && actors.is_empty()
+            {
+                self.1.fetch_add(1, SeqCst);
+            }
+            answer
+        })
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.0.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.0.forget(client);
+    }
+}
+
+/// Workers that sleep, for half a lease, wake for a message that arrives before.
+#[test]
+fn sleeping_workers_wake_for_the_first_due_time() {
+    let is_idle = Arc::new(AtomicU32::new(0));
+    let store = Idle(MemoryStore::new(), is_idle.clone());
+    let near = Remote::builder().over(store).unwrap();
+    let server = Server::start();
+    let far = Remote::connect(&server.url()).unwrap();
+    let waiting = || server.ask("ZCARD turnwise:{actor:board/0}:w") == ":1";
+    let sleeps: [(Remote, &dyn Fn() -> bool); 2] =
+        [(near, &|| is_idle.swap(0, SeqCst) > 0), (far, &waiting)];
+    for (remote, sleeps) in sleeps {
+        let boards = kind(&remote).lease(Duration::from_secs(600)).drains(Drains::Never);
+        let boards = boards.open().unwrap();
+        let _workers = boards.work(2);
+        until("they sleep", sleeps);
+        let eu = boards.of("eu").unwrap();
+        eu.tell(Add(1)).after(Duration::from_millis(50)).wait().unwrap();
+        until("it is handled", || added(&eu) == [1]);
+        // So they do for the next attempt.
+        until("they sleep", sleeps);
+        eu.tell(Flaky { failures: 1, counter: counter() }).wait().unwrap();
+        until("it is handled", || added(&eu) == [1, 1000]);
+    }
+}
+
+/// A store that does not answer for a while.
+#[derive(Clone, Debug)]
+struct Away(MemoryStore, Arc<AtomicBool>);
+
+impl Store for Away {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        let why = "it is away".to_owned();
+        match self.1.load(SeqCst) {
+            true => Box::pin(async { Err(StoreError::Unreachable { since: Duration::ZERO, why }) }),
+            false => self.0.call(op),
+        }
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.0.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.0.forget(client);
+    }
+}
+
+/// A sender that has drained its message, and could not report that in time, drains it again.
+#[test]
+fn what_was_not_reported_is_drained_again() {
+    let away = Arc::new(AtomicBool::new(false));
+    let builder = Remote::builder().give_up_after(Duration::from_millis(200));
+    let remote = builder.over(Away(MemoryStore::new(), away.clone())).unwrap();
+    let boards = kind(&remote).lease(Duration::from_millis(300)).open().unwrap();
+    let eu = boards.of("eu").unwrap();
+    let gate = counter();
+    let told = eu.tell(Stand(gate)).id("stand").wait();
+    assert!(told.is_ok(), "{told:?}");
+    await_arrival(gate);
+    away.store(true, SeqCst);
+    open_gate(gate);
+    // The drain ends with an error, after the patience of the client.
+    thread::sleep(Duration::from_millis(500));
+    away.store(false, SeqCst);
+    until("it is handled", || {
+        matches!(eu.outcome::<()>("stand").wait().unwrap(), Ok(Outcome::Done(())))
+    });
 }
 
 /// Code of users that panics beside a handler: as a message or a state is read, as a reply is

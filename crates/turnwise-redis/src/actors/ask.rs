@@ -144,7 +144,9 @@ where
     }
 
     /// Sets the message's id. A second message of the id is not stored, while the first one waits,
-    /// and for the time that its outcome is [kept](crate::ActorsBuilder::keep_outcomes).
+    /// and for the time that its outcome is [kept](crate::ActorsBuilder::keep_outcomes), whatever
+    /// that is: also if the first one was withdrawn, or is a dead letter. That is no error;
+    /// [`outcome`](crate::RemoteActor::outcome) returns what it is.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         if let Ok(prepared) = &mut self.prepared {
             prepared.id = Some(id.into());
@@ -386,12 +388,21 @@ where
         }
         Ok(MailboxAnswer::Pushed { free, .. }) => {
             kind.was_free(free);
-            if free && kind.settings.drains != Drains::Never {
-                drain_if_free(client, kind, actor);
+            if kind.settings.drains != Drains::Never {
+                match free {
+                    true => drain_if_free(client, kind, actor),
+                    false => watch(client, kind, actor, id),
+                }
             }
             Ok(None)
         }
-        Ok(MailboxAnswer::Known(progress)) => Ok(Some(progress)),
+        Ok(MailboxAnswer::Known(progress)) => {
+            // Its sender may be gone, or the answer to an earlier copy was lost.
+            if kind.settings.drains != Drains::Never {
+                drains(client, kind, actor, id, &progress);
+            }
+            Ok(Some(progress))
+        }
         Ok(_) => Err(MessageError::Closed),
         Err(error) => {
             // A late copy of the push must not claim the mailbox.
@@ -402,6 +413,24 @@ where
             }
             Err(error)
         }
+    }
+}
+
+/// Drains the mailbox of a message that is known: now, later, or if its drainer dies.
+fn drains<S>(
+    client: &Arc<Client>,
+    kind: &Arc<Kind<S>>,
+    actor: &str,
+    id: String,
+    progress: &Progress,
+) where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    match progress {
+        Progress::Waiting { busy: Duration::ZERO, .. } => drain_if_free(client, kind, actor),
+        Progress::Waiting { .. } | Progress::Running { .. } => watch(client, kind, actor, id),
+        Progress::Delayed { left } => drain_later(client, kind, actor, id, *left),
+        _ => {}
     }
 }
 
@@ -439,10 +468,52 @@ fn drain_later<S>(
             match kind.shard(&actor).step(&client, act, client.patience()).await.0 {
                 // The store's clock is behind, or was.
                 Ok(MailboxAnswer::Progress(Progress::Delayed { left })) => delay = left,
-                Ok(MailboxAnswer::Progress(Progress::Waiting { .. })) => {
-                    return drain_if_free(&client, &kind, &actor);
+                Ok(MailboxAnswer::Progress(progress)) => {
+                    return drains(&client, &kind, &actor, id, &progress);
                 }
+                // The store does not answer.
+                Err(MessageError::Store(_)) => delay = kind.settings.lease,
                 _ => return,
+            }
+        }
+    });
+}
+
+/// Drains a mailbox that another process drains if that process dies. It is looked at once in a
+/// lease, while the last message that this process has sent to it waits.
+pub(super) fn watch<S>(client: &Arc<Client>, kind: &Arc<Kind<S>>, actor: &str, id: String)
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    if kind.watched().insert(actor.to_owned(), id).is_some() {
+        return;
+    }
+    let (io, actor, lease) = (client.io.clone(), actor.to_owned(), kind.settings.lease);
+    let (client, kind) = (Arc::downgrade(client), Arc::downgrade(kind));
+    io.spawn(async move {
+        // So that it is found one and a half leases after a death.
+        let mut pause = lease / 2;
+        loop {
+            sleep_until(after(pause)).await;
+            let (Some(client), Some(kind)) = (client.upgrade(), kind.upgrade()) else { return };
+            let Some(id) = kind.watched().get(&actor).cloned() else { return };
+            let act = MailboxAct::Outcome { actor: actor.clone(), message: id.clone() };
+            pause = lease;
+            match kind.shard(&actor).step(&client, act, client.patience()).await.0 {
+                Ok(MailboxAnswer::Progress(
+                    Progress::Waiting { busy, .. } | Progress::Running { busy, .. },
+                )) => match busy.is_zero() {
+                    true => drain_if_free(&client, &kind, &actor),
+                    false => pause = busy.saturating_add(SHORTEST),
+                },
+                Err(MessageError::Store(_)) => {}
+                _ => {
+                    let mut watched = kind.watched();
+                    if watched.get(&actor) == Some(&id) {
+                        watched.remove(&actor);
+                        return;
+                    }
+                }
             }
         }
     });

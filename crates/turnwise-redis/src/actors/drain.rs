@@ -18,9 +18,10 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use turnwise::{Actor, Reply, promise};
 
+use super::ask;
 use super::error::MessageError;
 use super::inbox::{MailboxHold, Shard};
-use super::kind::{Kind, NotDone, panicked};
+use super::kind::{Drains, Kind, NotDone, panicked};
 use crate::business::UnderWay;
 use crate::client::Client;
 use crate::step::{
@@ -37,6 +38,8 @@ const ASKED: u32 = 3;
 pub struct Until {
     pub(super) deadline: Option<Instant>,
     successor: Option<Arc<dyn AnySuccessor>>,
+    /// True if a failed attempt ends the drain: its mailbox is due again after the pause.
+    leaves_retries: bool,
 }
 
 /// An error: the budget is zero.
@@ -57,6 +60,12 @@ impl Until {
         Until::default()
     }
 
+    /// Drains until the mailbox is empty, or an attempt has failed: for workers, which drain others
+    /// meanwhile.
+    pub(super) fn empty_or_failed() -> Self {
+        Until { leaves_retries: true, ..Until::default() }
+    }
+
     /// Drains for this time at most. A message is begun only if the rest of the time is at least
     /// the average duration of a message; the first one in any case.
     ///
@@ -66,7 +75,7 @@ impl Until {
         if budget.is_zero() {
             return Err(NoTime);
         }
-        Ok(Until { deadline: Instant::now().checked_add(budget), successor: None })
+        Ok(Until { deadline: Instant::now().checked_add(budget), ..Until::default() })
     }
 
     /// Asks another host to go on if messages are left when the time is over. Its acceptance is
@@ -372,7 +381,16 @@ where
             then = Then::LetGo { after: *after };
         }
         let changed = if state == stored { None } else { state.clone() };
-        let answer = held.advance(&done, changed, failed, settings.keep, then).await?;
+        let last = held.hand.messages.last().map(|message| message.id.clone());
+        let again = failed.as_ref().is_some_and(|failed| failed.again.is_some());
+        let answer = match held.advance(&done, changed, failed, settings.keep, then).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                // The mailbox is held until the lease is over, and no other process may know of it.
+                watch_for(kind, &held.client, &held.tenure.actor, last);
+                return Err(error);
+            }
+        };
         stored.clone_from(&state);
         held.begun = false;
         match answer {
@@ -383,14 +401,15 @@ where
                 if let Some((error, _)) = stuck {
                     return Err(error);
                 }
-                if wait.is_zero() || until.deadline.is_some() {
+                // The next attempt, after its pause, can be made by this process.
+                let waits = again || !wait.is_zero();
+                if !waits || until.deadline.is_some() || until.leaves_retries {
                     return Ok(drained);
                 }
-                // The next attempt is delayed, and can be made by this process.
                 drop(local.take());
                 let (client, actor) = (held.client.clone(), held.tenure.actor.clone());
                 drop(held);
-                match claim_later(client, kind, &actor, wait).await? {
+                match claim_later(client, kind, &actor, wait, last).await? {
                     Some(again) => held = again,
                     None => return Ok(drained),
                 }
@@ -400,9 +419,21 @@ where
             _ => {
                 held.over = true;
                 drained.by_another = true;
+                // Nothing of this step was written: another drainer handles them.
+                drained.handled -= done.len() as u64;
                 return Ok(drained);
             }
         }
+    }
+}
+
+/// Watches a mailbox that this process may have to drain again, if senders drain its kind.
+fn watch_for<S>(kind: &Arc<Kind<S>>, client: &Arc<Client>, actor: &str, last: Option<String>)
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    if let (Some(last), true) = (last, kind.settings.drains != Drains::Never) {
+        ask::watch(client, kind, actor, last);
     }
 }
 
@@ -413,9 +444,10 @@ async fn claim_later<S>(
     kind: &Arc<Kind<S>>,
     actor: &str,
     wait: Duration,
+    last: Option<String>,
 ) -> Result<Option<Held>, MessageError>
 where
-    S: Send + 'static,
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
     let (promise, reply) = promise();
     let (io, kind, actor) = (client.io.clone(), kind.clone(), actor.to_owned());
@@ -425,7 +457,11 @@ where
     io.spawn(async move {
         tokio::time::sleep_until(after(wait)).await;
         let Some(client) = waiting.upgrade() else { return };
-        promise.keep(claim(&client, &kind, &actor).await);
+        let claimed = claim(&client, &kind, &actor).await;
+        if !matches!(claimed, Ok(Ok(_))) {
+            watch_for(&kind, &client, &actor, last);
+        }
+        promise.keep(claimed);
     });
     match reply.await {
         Ok(claimed) => Ok(claimed?.ok()),
@@ -457,7 +493,7 @@ async fn attempt<S: Serialize + Send + 'static>(
     Ok((reply, state))
 }
 
-/// Asks a successor, three times at most.
+/// Asks a successor, three times at most. A panic is a refusal.
 async fn ask(successor: &dyn AnySuccessor, actor: &str) -> Result<(), String> {
     let mut asked = 1;
     loop {

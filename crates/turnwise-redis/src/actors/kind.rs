@@ -6,8 +6,8 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -156,6 +156,8 @@ pub(super) struct Kind<S> {
     mean: AtomicU64,
     /// The recent successes among 1,024 claims with a push.
     hits: AtomicU64,
+    /// Actors that other processes drain, and the last message that this one has sent to each.
+    watched: Mutex<HashMap<String, String>>,
 }
 
 impl<S> ActorsBuilder<S>
@@ -345,6 +347,7 @@ where
             name,
             mean: AtomicU64::new(0),
             hits: AtomicU64::new(1024),
+            watched: Mutex::default(),
         };
         Ok((kind, client))
     }
@@ -428,6 +431,11 @@ impl<S> Kind<S> {
         let mean = self.mean.load(Relaxed);
         let mean = if mean == 0 { time } else { mean - mean / 8 + time / 8 };
         self.mean.store(mean, Relaxed);
+    }
+
+    pub(super) fn watched(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        // No code of users runs under this lock.
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if a push also claims the mailbox.

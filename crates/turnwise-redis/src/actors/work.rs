@@ -21,7 +21,8 @@ use crate::time::{SHORTEST, after};
 const GRIP: Duration = Duration::from_secs(2);
 
 /// Workers of a kind of actors: see [`Actors::work`](crate::Actors::work). Dropping them stops
-/// them: running drains go on to their ends, and no other is begun.
+/// them: running drains go on to their ends, and no other is begun. A failed attempt ends a drain,
+/// so that others are drained in the pause before the next one.
 #[must_use = "dropping them stops the workers"]
 pub struct Workers {
     stop: watch::Sender<bool>,
@@ -124,7 +125,7 @@ async fn work<S>(
                     let (client, kind, ending) = (client.clone(), kind.clone(), ending.clone());
                     client.clone().io.spawn(async move {
                         if let Ok(Ok(held)) = drain::claim(&client, &kind, &actor).await {
-                            let _ = kind.drain(held, Until::empty()).await;
+                            let _ = kind.drain(held, Until::empty_or_failed()).await;
                         }
                         drop((permit, ending));
                     });

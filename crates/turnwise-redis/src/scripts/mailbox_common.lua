@@ -123,18 +123,24 @@ local function wake_worker()
   end
 end
 
+-- Wakes a worker if no mailbox is due before this one: it may have another time in mind.
+local function wake_if_first(a)
+  if redis.call('ZRANGE', T .. ':due', 0, 0)[1] == a.actor then wake_worker() end
+end
+
 -- Sets the due time of a mailbox that has messages and no drainer.
 local function is_due(a)
   if drained(a) then return end
   local at = math.max(a.y, now)
   redis.call('ZADD', T .. ':due', 'LT', at, a.actor)
-  if at == now then wake_worker() end
+  if at == now then wake_worker() else wake_if_first(a) end
 end
 
 -- Sets the due time of a mailbox without messages: that of its first delayed one.
 local function due_later(a)
   if a.d > 0 then
     redis.call('ZADD', T .. ':due', math.max(a.d, a.y), a.actor)
+    wake_if_first(a)
   else
     redis.call('ZREM', T .. ':due', a.actor)
   end
