@@ -405,11 +405,17 @@ impl Drive<'_> {
         self.free(taken);
     }
 
-    /// Frees the node of a message that was in hand.
+    /// Frees the node of a message that was in hand, and counts its turn.
     #[inline(always)]
     fn free(&mut self, taken: Taken) {
-        self.in_hand = None;
         self.meter.count();
+        self.forget(taken);
+    }
+
+    /// Frees the node of a message that was in hand.
+    #[inline(always)]
+    fn forget(&mut self, taken: Taken) {
+        self.in_hand = None;
         // SAFETY: moved out by `run`, `discard` or what came of it, and forgotten here.
         unsafe { taken.free(self.row) };
     }
@@ -434,10 +440,16 @@ impl Drive<'_> {
         } else {
             panic::discard(payload);
         }
-        self.finish(owner, taken);
-        let Some(backoff) = backoff else { return false };
-        restart_after(owner, backoff);
-        true
+        owner.count_turn();
+        match backoff {
+            None => self.free(taken),
+            // It has the turn's place, also in the budget.
+            Some(backoff) => {
+                self.forget(taken);
+                restart_after(owner, backoff);
+            }
+        }
+        backoff.is_some()
     }
 
     // Letting go.

@@ -1,7 +1,7 @@
 //! Supervision with limits: restarted a number of times, after a rest, then given up.
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -10,8 +10,9 @@ use crate::common::{Tally, block_on, in_turn, must_end, poll_once, quiet_panic, 
 use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{
-    Actor, ActorBuilder, AskError, BuildError, Clock, EndCause, Limit, Overflow, PanicPolicy,
-    Reason, Restarts, StopCause, System, ThreadPool, Undelivered, VirtualClock, WaitError,
+    Actor, ActorBuilder, AskError, Budget, BuildError, Clock, EndCause, Limit, Overflow,
+    PanicPolicy, Reason, Restarts, StopCause, System, ThreadPool, Undelivered, VirtualClock,
+    WaitError,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -830,4 +831,63 @@ fn a_late_restart_is_not_forgotten_early() {
     timers.run_due();
     queue.run_until_idle();
     assert!(matches!(actor.stop_cause(), Some(StopCause::GaveUp { restarts: 1, .. })));
+}
+
+/// Moves on by a millisecond at each look: a rest as long is over when it is first looked at.
+#[derive(Debug, Default)]
+struct Ticks(AtomicU64);
+
+impl Clock for Ticks {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.fetch_add(1, SeqCst))
+    }
+}
+
+/// An actor whose rests are over at once.
+fn restless() -> ActorBuilder<u32> {
+    let tick = Duration::from_millis(1);
+    let restarts = Restarts::at_most(u32::MAX, HOUR).backoff(tick, tick);
+    let builder = Actor::builder().clock(Ticks::default());
+    builder.panic_policy(PanicPolicy::restart_within(restarts, || 0))
+}
+
+/// The rest has the place of the turn that has panicked, in the budget as in the mailbox.
+#[test]
+fn a_restart_counts_as_the_turn_before_it() {
+    for budget in 1..4 {
+        let queue = DrainQueue::new();
+        let actor = restless().executor(queue.handle()).budget(budget).spawn(0).unwrap();
+        for n in 0..20 {
+            match n % 5 {
+                0 => actor.send(|_| quiet_panic("oops")).unwrap(),
+                _ => actor.send(|n| *n += 1).unwrap(),
+            }
+        }
+        for left in (0..20).rev().step_by(budget as usize) {
+            assert!(queue.run_one());
+            let left = (left + 1_usize).saturating_sub(budget as usize);
+            assert_eq!(actor.len(), left, "{budget}");
+        }
+        assert!(queue.is_empty() && actor.is_idle());
+    }
+}
+
+/// One that waits inside a turn is let go when its message is done, whatever comes behind that.
+#[test]
+fn a_wait_ends_behind_a_restart() {
+    fn again(actor: &Actor<u32>, turns: u32) {
+        let own = actor.clone();
+        let turn = move |_: &mut u32| turns.checked_sub(1).map_or((), |left| again(&own, left));
+        actor.send(turn).unwrap();
+    }
+    let actor = restless().budget(Budget::UNLIMITED).spawn(0).unwrap();
+    let left = in_turn(|| {
+        actor.send(|_| quiet_panic("oops")).unwrap();
+        let asked = actor.call(|_| ());
+        again(&actor, 10_000);
+        assert_eq!(asked.wait(), Ok(()));
+        actor.len()
+    });
+    assert_eq!(left, 1, "it has not run what came behind its message");
+    actor.idle().wait().unwrap();
 }
