@@ -80,6 +80,8 @@ pub(crate) struct Core {
 struct BetweenPolls {
     /// A stop finds the turn (TURN-3).
     registered: bool,
+    /// It has been about to be suspended.
+    has_lain: bool,
 }
 
 /// Functions of a turn's type.
@@ -299,15 +301,17 @@ impl TurnMut {
         }
     }
 
-    /// Sees to it that a stop finds the turn (TURN-3); one is looked for after that. False if it is
-    /// known already.
-    pub(crate) fn register(&mut self, header: &Header) -> bool {
-        let known = self.kept(|kept| std::mem::replace(&mut kept.registered, true));
-        if !known {
+    /// Sees to it that a stop finds the turn (TURN-3); one is looked for after that.
+    pub(crate) fn register(&mut self, header: &Header) {
+        if !self.kept(|kept| std::mem::replace(&mut kept.registered, true)) {
             let before = header.ext_made().turn.lock().replace(self.0.clone());
             debug_assert!(before.is_none(), "two turns of one actor");
         }
-        !known
+    }
+
+    /// True, once: the turn is about to be suspended first.
+    pub(crate) fn lies_first(&mut self) -> bool {
+        self.kept(|kept| !std::mem::replace(&mut kept.has_lain, true))
     }
 
     /// The turn is over: a stop need not find it.

@@ -380,8 +380,8 @@ impl Drive<'_> {
             !turn.is_woken() && {
                 owner.settle();
                 // In this order (TURN-3).
-                let first = turn.register(owner.header());
-                (!first || enrolls(owner)) && !owner.is_stopped()
+                turn.register(owner.header());
+                (!turn.lies_first() || enrolls(owner)) && !owner.is_stopped()
             }
         });
         if lies_down {
@@ -390,6 +390,10 @@ impl Drive<'_> {
                 Err(woken) => owner = woken.get_up(),
             }
         } else {
+            if self.meter.is_due() {
+                // Left pending, it is none of the messages that wait there.
+                turn.register(owner.header());
+            }
             owner.put_back(turn.into_node());
         }
         match frame.lend(&mut owner, |owner| self.is_over(owner)) {

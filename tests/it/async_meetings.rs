@@ -9,7 +9,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::must_end;
+use crate::common::{must_end, yield_now};
 use turnwise::executor::{DrainQueue, ThreadPool};
 use turnwise::snapshot::Activity;
 use turnwise::time::{Every, Timers};
@@ -264,6 +264,20 @@ fn a_turn_that_was_woken_is_no_message_that_waits() {
         turn.wait().unwrap();
         assert_eq!((log.snapshot().activity, log.snapshot().queued), (Activity::Idle, 0));
     }
+}
+
+/// Its budget is spent before it has been suspended.
+#[test]
+fn nor_is_one_that_was_woken_in_its_first_poll() {
+    let queue = DrainQueue::new();
+    let log = Actor::builder().executor(queue.handle()).budget(1).spawn(Log::new()).unwrap();
+    let turn = log.run(async |_| yield_now().await);
+    assert!(queue.run_one());
+    assert_eq!((log.snapshot().activity, log.snapshot().queued), (Activity::Scheduled, 0));
+    log.tell(Note(2)).unwrap();
+    assert_eq!((log.snapshot().queued, log.len()), (1, 2));
+    queue.run_until_idle();
+    assert_eq!((turn.wait(), log.snapshot().queued), (Ok(()), 0));
 }
 
 #[test]
