@@ -346,7 +346,8 @@ impl<R, M> Reply<R, M> {
             (pending, Ok(None)) => (pending, None),
         };
         // What the question holds is dropped there, if it is not wanted back: user code.
-        let (asker, cancelled) = panic::owning(asker, Asker::cancel);
+        let cancel = |(asker, _): &mut (Asker<R, M>, Source)| asker.cancel();
+        let ((mut asker, source), cancelled) = panic::owning((asker, source), cancel);
         if let Some(message) = cancelled {
             return Err(match refused {
                 Some(error) => WaitError::Ask(error),
@@ -354,7 +355,6 @@ impl<R, M> Reply<R, M> {
             });
         }
         // It has started, and may have been done since: a last look.
-        let mut asker = asker;
         match asker.take() {
             Some(answer) => answer.map_err(|error| WaitError::Ask(source.name(error))),
             None => Err(match refused {
@@ -404,10 +404,13 @@ fn wait_slow<R, M>(inner: Inner<R, M>) -> Result<R, AskError> {
     match inner {
         Inner::Ready(answer) => answer.into_inner(),
         Inner::Refused(error, _) => Err(error),
-        Inner::Pending(mut asker, source) => match source.wait_for(&mut asker, None) {
-            Ok(answer) => answer.unwrap_or(Err(AskError::Abandoned(ActorName::ANY))),
-            Err((error, _)) => Err(error),
-        },
+        Inner::Pending(asker, source) => {
+            let waits = |(asker, source): &mut (_, Source)| source.wait_for(asker, None);
+            match panic::owning((asker, source), waits).1 {
+                Ok(answer) => answer.unwrap_or(Err(AskError::Abandoned(ActorName::ANY))),
+                Err((error, _)) => Err(error),
+            }
+        }
         Inner::Taken => Err(AskError::Taken),
     }
 }

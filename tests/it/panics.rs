@@ -11,11 +11,11 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{Held, Tally, block_on, in_turn, must_end, poll_once, quiet_panic, size};
-use turnwise::executor::DrainQueue;
+use turnwise::executor::{DrainQueue, QueueHandle};
 use turnwise::time::{Every, Timers};
 use turnwise::{
-    Actor, AskError, Clock, Handler, MonotonicClock, Overflow, PanicPolicy, Reason, StopCause,
-    System, TurnPanic, VirtualClock,
+    Actor, AskError, Clock, Drain, Executor, Handler, MonotonicClock, Overflow, PanicPolicy,
+    Reason, Reply, StopCause, System, TurnPanic, VirtualClock,
 };
 
 /// Panics when it is dropped, unless that is while another panic unwinds.
@@ -846,6 +846,43 @@ const CALLS: &[(&str, Call)] = &[
         assert!(catch_unwind(AssertUnwindSafe(|| idle.within(HOUR))).is_err());
         held.let_go();
         assert!(poll_once(&mut actor.idle()).is_ready());
+    }),
+    ("a withdrawn question", |says| {
+        /// Calls a function when it is dropped, and panics.
+        struct Calls<F: Fn()>(F);
+        impl<F: Fn()> Drop for Calls<F> {
+            fn drop(&mut self) {
+                (self.0)();
+                quiet_panic("a capture");
+            }
+        }
+        /// A queue that this thread runs.
+        struct Here(QueueHandle);
+        impl Executor for Here {
+            fn execute(&self, drain: Drain) {
+                self.0.execute(drain);
+            }
+            fn needs_this_thread(&self) -> bool {
+                true
+            }
+        }
+        let waits: [fn(Reply<()>); 5] = [
+            |reply| drop(reply.wait()),
+            |reply| drop(reply.wait_timeout(HOUR)),
+            |reply| drop(reply.within(Duration::ZERO)),
+            |reply| drop(block_on(reply.within_async(Duration::ZERO))),
+            |reply| drop(reply.cancel()),
+        ];
+        for wait in waits {
+            let (queue, says) = (Arc::new(DrainQueue::new()), says.clone());
+            let builder = Actor::builder().executor(Here(queue.handle()));
+            let actor = builder.on_end(move |(), _| _ = &says).spawn(()).unwrap();
+            // The actor ends in the drop of the question: the reply is all that is left of it.
+            let calls = Calls(move || _ = queue.run_until_idle());
+            let reply = actor.call(move |()| _ = &calls);
+            drop(actor);
+            assert!(catch_unwind(AssertUnwindSafe(|| wait(reply))).is_err());
+        }
     }),
     ("an iterator of messages", |says| {
         let actor = Actor::new(0);
