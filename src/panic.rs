@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use std::any::Any;
+use std::ops::Deref;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
@@ -35,6 +36,30 @@ pub(crate) fn owning<T, R>(mut value: T, f: impl FnOnce(&mut T) -> R) -> (T, R) 
             ignore(|| drop(value));
             resume_unwind(payload)
         }
+    }
+}
+
+/// A value of the user's, whose drop may panic, which is ignored.
+pub(crate) struct QuietDrop<T>(Option<T>);
+
+impl<T> QuietDrop<T> {
+    pub(crate) fn new(value: T) -> Self {
+        QuietDrop(Some(value))
+    }
+}
+
+impl<T> Deref for QuietDrop<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is taken out by the drop")
+    }
+}
+
+impl<T> Drop for QuietDrop<T> {
+    fn drop(&mut self) {
+        let value = self.0.take();
+        ignore(|| drop(value));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::cell::refs::{Ref, Strong};
 use crate::cell::settings::Settings;
 use crate::error::{ActorName, AskError, Reason, SendError, Who, Withdrawn};
 use crate::mailbox::oneshot::{Accepted, Answerer, Asker, Promised, oneshot};
-use crate::panic;
+use crate::panic::{self, QuietDrop};
 use crate::send::message::Answer;
 use crate::send::wait::{Answered, Refused, poll_for, wait_for_promise};
 use crate::sync::Exclusive;
@@ -54,17 +54,9 @@ struct Source {
 
 /// A clock, and where tasks that wait by it have themselves woken; without one, in its own service.
 struct TimeSource {
-    clock: Arc<dyn Clock>,
+    /// It may be the last of the clock: an answer that is there is not lost by its drop.
+    clock: QuietDrop<Arc<dyn Clock>>,
     timers: Option<Timers>,
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        // It may be the last of the clock, whose drop is user code: an answer that is there is not
-        // lost by it.
-        let clock = self.clock.take();
-        panic::ignore(|| drop(clock));
-    }
 }
 
 impl Source {
@@ -78,7 +70,7 @@ impl Source {
 
     fn clock(&self) -> &dyn Clock {
         match (&self.clock, &self.actor) {
-            (Some(by), _) => &*by.clock,
+            (Some(by), _) => &**by.clock,
             (None, Some(cell)) => cell.header().clock(),
             (None, None) => &MonotonicClock,
         }
@@ -475,13 +467,15 @@ pub fn promise<R: Send + 'static>() -> (Promise<R>, Reply<R>) {
 /// assert!(matches!(waiter.join().unwrap(), Err(WaitError::Cancelled(_))));
 /// ```
 pub fn promise_on<R: Send + 'static>(clock: Arc<dyn Clock>) -> (Promise<R>, Reply<R>) {
-    promised(Some(TimeSource { clock, timers: None }))
+    promised(Some(TimeSource { clock: QuietDrop::new(clock), timers: None }))
 }
 
 /// A promise whose waits are measured on an actor's clock.
 pub(super) fn promise_of<R: Send + 'static>(config: &Settings) -> (Promise<R>, Reply<R>) {
-    let by =
-        |clock: &Arc<dyn Clock>| TimeSource { clock: clock.clone(), timers: config.timers.clone() };
+    let by = |clock: &Arc<dyn Clock>| TimeSource {
+        clock: QuietDrop::new(clock.clone()),
+        timers: config.timers.clone(),
+    };
     promised(config.clock.as_ref().map(by))
 }
 

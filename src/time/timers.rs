@@ -25,7 +25,7 @@ use std::time::Duration;
 use super::every::{Every, Periodic, Tick, TimerError};
 use super::sleep::Sleep;
 use super::{Clock, MonotonicClock};
-use crate::panic;
+use crate::panic::{self, QuietDrop};
 use crate::sync::thread::{self, Builder, Thread};
 use crate::sync::{Mutex, global, thread_owned};
 
@@ -64,7 +64,8 @@ struct TimerOwner {
 
 /// State that the thread and the timers share; it does not keep the service going.
 struct TimerService {
-    clock: Arc<dyn Clock>,
+    /// The service may be its last owner, wherever that ends.
+    clock: QuietDrop<Arc<dyn Clock>>,
     queue: Mutex<TimerQueue>,
 }
 
@@ -227,7 +228,7 @@ impl TimerService {
         let armed = BTreeMap::new();
         let queue =
             TimerQueue { armed, last: 0, service, lying: None, undelivered: 0, ended: false };
-        Arc::new(TimerService { clock, queue: Mutex::new(queue) })
+        Arc::new(TimerService { clock: QuietDrop::new(clock), queue: Mutex::new(queue) })
     }
 
     /// The job due by `now`, or the time to wait for: a thread that lies down then is written down.
