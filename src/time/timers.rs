@@ -646,21 +646,20 @@ impl<J: TimerJob> TimerEntry<J> {
 
 impl TimerService {
     fn disarm(&self, entry: &TimerEntry<dyn TimerJob>) -> bool {
-        let (was, removed) = {
+        let (was_armed, removed) = {
             let mut queue = self.queue.lock();
             let was = std::mem::replace(&mut *entry.place.lock(), TimerPlace::Over);
-            let removed = match was {
-                TimerPlace::Armed(key) => queue.armed.remove(&key),
-                TimerPlace::Running(_) | TimerPlace::Over => None,
-            };
-            (was, removed)
+            match was {
+                TimerPlace::Armed(key) => (true, queue.armed.remove(&key)),
+                TimerPlace::Running(_) => (!queue.ended, None),
+                TimerPlace::Over => (false, None),
+            }
         };
         drop(removed);
-        if matches!(was, TimerPlace::Over) {
-            return false;
+        if was_armed {
+            panic::ignore(|| entry.job.discard());
         }
-        panic::ignore(|| entry.job.discard());
-        true
+        was_armed
     }
 }
 
@@ -783,11 +782,11 @@ impl Timer {
                 TimerPlace::Armed(key) => {
                     queue.armed.remove(&key).and_then(|entry| queue.insert(due, entry))
                 }
-                TimerPlace::Running(_) => {
+                TimerPlace::Running(_) if !queue.ended => {
                     *self.entry.place.lock() = TimerPlace::Running(Some(due));
                     None
                 }
-                TimerPlace::Over => return false,
+                TimerPlace::Running(_) | TimerPlace::Over => return false,
             }
         };
         wake(woken);
@@ -796,7 +795,12 @@ impl Timer {
 
     /// Returns true if it will fire (again), as things are. Stale on return. Takes a short lock.
     pub fn is_armed(&self) -> bool {
-        !matches!(*self.entry.place.lock(), TimerPlace::Over)
+        let queue = self.shared.queue.lock();
+        match *self.entry.place.lock() {
+            TimerPlace::Armed(_) => true,
+            TimerPlace::Running(_) => !queue.ended,
+            TimerPlace::Over => false,
+        }
     }
 
     /// Leaves the timer armed, without a handle to cancel it.

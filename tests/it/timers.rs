@@ -1064,3 +1064,28 @@ fn the_service_of_a_clock_is_found_in_the_same_time_however_many_there_are() {
     timers.after(SECOND, || ()).forget();
     assert_eq!(again.len(), 1);
 }
+
+/// The service ends while the function runs: it has no next call.
+#[test]
+fn a_periodic_timer_is_over_when_its_service_ends() {
+    must_end(|| {
+        let (clock, (tell, told)) = (VirtualClock::new(), mpsc::channel());
+        let timers = Timers::new(clock.clone()).unwrap();
+        let own: Arc<Mutex<Option<(Timers, Timer)>>> = Arc::default();
+        let function = {
+            let own = own.clone();
+            move |_| {
+                let (timers, timer) = own.lock().unwrap().take().unwrap();
+                let before = (timer.is_armed(), timer.reset(SECOND));
+                drop(timers);
+                let after = (timer.is_armed(), timer.reset(SECOND), timer.cancel());
+                tell.send((before, after)).unwrap();
+            }
+        };
+        let timer = timers.every(SECOND, function).unwrap();
+        *own.lock().unwrap() = Some((timers, timer));
+        clock.advance(SECOND);
+        assert_eq!(told.recv(), Ok(((true, true), (false, false, false))));
+        assert!(told.recv().is_err(), "its function is dropped");
+    });
+}
