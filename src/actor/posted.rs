@@ -13,9 +13,9 @@ use crate::send::push::By;
 /// If no thread is draining, the mailbox is handed to the actor's executor, or, without one, to
 /// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, if the caller is
 /// inside a runtime, to a [pool](crate::executor) that enters it); several messages make one such
-/// hand-over. A thread that may drain and does so earlier runs the message. Does not wait for other
-/// threads. If the system gives not a single thread for the pool, the message waits for such a
-/// thread.
+/// hand-over. An executor that runs the drain in that call leaves it to the pool. A thread that may
+/// drain and does so earlier runs the message. Does not wait for other threads. If the system gives
+/// not a single thread for the pool, the message waits for such a thread.
 ///
 /// Messages that are sent later are posted, too: [`send_after`](Self::send_after),
 /// [`tell_after`](Self::tell_after), [`send_every`](Self::send_every) and

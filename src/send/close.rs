@@ -8,7 +8,7 @@ use crate::cell::refs::{Ref, Sole, Strong};
 use crate::error::StopCause;
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
 use crate::send::push::{By, discharge};
-use crate::thread::context::{Depth, Leaves, Local, with_local};
+use crate::thread::context::{Depth, Local, with_local};
 use crate::thread::list::hand_off;
 use crate::turn::deferred::{cut_elsewhere, cut_here, drain};
 use crate::turn::run_list::settle;
@@ -102,12 +102,7 @@ impl<S> Strong<S> {
 /// come after it on this thread.
 fn refuse(local: &Local, header: &Header, flag: u64) {
     if flag == CLOSED {
-        // The list of a thread that is about to sleep stays closed.
-        let to = match local.leaves() {
-            Leaves::Blocks => Leaves::Blocks,
-            _ => Leaves::Elsewhere,
-        };
-        local.leaving(to, || header.refuse_waiters());
+        local.leaving_elsewhere(|| header.refuse_waiters());
     }
 }
 

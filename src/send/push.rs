@@ -165,7 +165,10 @@ pub(super) fn discharge(local: &Local, kept: &impl Kept, owed: Owed, by: By) {
         Owed::Nothing => {}
         Owed::Drain(owner) => drain(local, owner),
         Owed::Scheduled(entry) if kept.has_executor() => {
-            enter(local, kept, entry);
+            match by {
+                By::Sender => enter(local, kept, entry),
+                By::Poster => local.leaving_elsewhere(|| enter(local, kept, entry)),
+            }
             settle(local);
         }
         // Only a thread inside a turn has left the message pending for itself.

@@ -401,6 +401,16 @@ impl Local {
         self.leave_to(before);
     }
 
+    /// Schedules by `f`; what an executor gives back in the call does not run on this thread.
+    pub(crate) fn leaving_elsewhere(&self, f: impl FnOnce()) {
+        // The list of a thread that is about to sleep stays closed.
+        let to = match self.leaves() {
+            Leaves::Blocks => Leaves::Blocks,
+            Leaves::Here | Leaves::Elsewhere => Leaves::Elsewhere,
+        };
+        self.leaving(to, f);
+    }
+
     /// Leaves what an executor gives back in a call to this, from now on. A thread that is about to
     /// sleep keeps nothing: its list is closed.
     pub(crate) fn leave_to(&self, to: Leaves) -> Leaves {

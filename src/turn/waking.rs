@@ -74,7 +74,7 @@ fn go_on(woken: Woken) {
         } else if local.in_turn() {
             hand_over(local, owner);
         } else {
-            local.leaving(Leaves::Elsewhere, || {
+            local.leaving_elsewhere(|| {
                 hand_over(local, owner);
                 // What the executor's own code has sent.
                 if local.owes_anything() {

@@ -4,11 +4,15 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use crate::common::until;
-use turnwise::{Actor, Context, Drain, Handler, Overflow, Reason, StopCause, Undelivered};
+use turnwise::time::Timers;
+use turnwise::{
+    Actor, Context, Drain, Handler, Overflow, Reason, StopCause, Undelivered, VirtualClock,
+};
 
 type Seen = HashSet<ThreadId>;
 
@@ -154,5 +158,34 @@ fn posters_and_senders_lose_nothing_in_any_overflow() {
         until(|| actor.is_idle());
         let handled = actor.with(|n| *n).unwrap();
         assert_eq!(handled + lost.load(SeqCst), 3 * per_thread, "{overflow:?}");
+    }
+}
+
+/// An executor may run a drain in the call that it is given it.
+#[test]
+fn nor_by_an_executor_that_runs_at_once() {
+    let (clock, (tell, told)) = (VirtualClock::new(), mpsc::channel());
+    let timers = Timers::by_hand(clock.clone());
+    let builder = Actor::builder().executor(Drain::run).timers(timers.clone());
+    let actor = builder.spawn(()).unwrap();
+    let message = || {
+        let tell = tell.clone();
+        move |(): &mut ()| tell.send(thread::current().id()).unwrap()
+    };
+    let ways: [(&str, &dyn Fn()); 3] = [
+        ("here", &|| actor.posted().send(message()).unwrap()),
+        ("in a turn", &|| {
+            let (target, message) = (actor.clone(), message());
+            Actor::new(()).send(move |()| target.posted().send(message).unwrap()).unwrap();
+        }),
+        ("later", &|| {
+            actor.posted().send_after(Duration::from_secs(1), message()).forget();
+            clock.advance(Duration::from_secs(1));
+            assert_eq!(timers.run_due(), 1);
+        }),
+    ];
+    for (name, way) in ways {
+        way();
+        assert_ne!(told.recv().unwrap(), thread::current().id(), "{name}");
     }
 }
