@@ -45,7 +45,9 @@ impl Tokio {
     /// [`block_in_place`](::tokio::task::block_in_place).
     ///
     /// A runtime of one thread has no such thread: a blocking wait for one of these actors inside
-    /// of it is refused, with [`Reason::WouldBlock`](crate::Reason::WouldBlock). `.await` it.
+    /// of it is refused, with [`Reason::WouldBlock`](crate::Reason::WouldBlock). `.await` it. Of a
+    /// thread that is inside a guard of another runtime ([`Handle::enter`]), tokio names that one:
+    /// there the wait is not refused, and never ends.
     pub fn new(runtime: Handle) -> Self {
         let sentinel = Sentinel::of(&runtime);
         Tokio { runtime, blocking: false, sentinel }
