@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::must_end;
-use turnwise::executor::DrainQueue;
+use turnwise::executor::{Blocking, DrainQueue};
 use turnwise::time::Timers;
 use turnwise::{ThreadPool, VirtualClock};
 use turnwise_locks::admission::{Admission, InMemory, Refused};
@@ -829,7 +829,8 @@ fn more_keys_than_a_stack_holds_are_refused() {
 #[test]
 fn a_wait_of_zero_does_not_wait_for_a_pool() {
     must_end(|| {
-        let pool = ThreadPool::builder().threads(1).build().unwrap();
+        // Without another thread that helps, some milliseconds later, a worker that is stuck.
+        let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build().unwrap();
         let keyed = Keyed::builder().executor(pool.handle()).build();
         let raffle = Admission::builder(InMemory, 9).executor(pool.handle()).open().unwrap();
         let (begin, begun) = mpsc::channel();
