@@ -562,7 +562,9 @@ impl<'a> Run<'a> {
             }
             Act::Expire => self.machine.expire(&mut desk),
             Act::Force => {
-                let all = self.held.len();
+                // A hold whose lease is over is lost by that.
+                let now = self.now();
+                let all = self.held.iter().filter(|held| !held.term.is_due(now)).count();
                 let forced = self.machine.force(&mut desk);
                 check!(forced == all, "forced {forced} of {all}");
             }

@@ -626,15 +626,14 @@ impl<W, T: Term + Clone> Machine<W, T> {
 
     /// Takes away what has outlived its lease, and lets in who may.
     pub(crate) fn expire(&mut self, host: &mut impl Host<W, T>) {
-        if !self.dues.is_empty() {
-            let now = host.now();
-            self.take_overdue(now);
-        }
+        self.take_overdue(host);
         self.let_in(host);
     }
 
-    fn take_overdue(&mut self, now: Duration) {
-        if self.dues.first().is_none_or(|&(due, _)| now < due) {
+    fn take_overdue(&mut self, host: &mut impl Host<W, T>) {
+        let Some(&(first, _)) = self.dues.first() else { return };
+        let now = host.now();
+        if now < first {
             return;
         }
         let later = self.dues.split_off(&(now, u64::MAX));
@@ -650,8 +649,10 @@ impl<W, T: Term + Clone> Machine<W, T> {
         }
     }
 
-    /// Takes everything away from those who hold, and lets in who may. How many have lost theirs.
+    /// Takes everything away from those who hold, and lets in who may. How many have lost theirs by
+    /// that: one whose lease is over has lost it before.
     pub(crate) fn force(&mut self, host: &mut impl Host<W, T>) -> usize {
+        self.take_overdue(host);
         let fences: Vec<_> = self.holds.iter().map(|hold| hold.fence).collect();
         let mut lost = 0;
         for fence in fences {

@@ -1057,3 +1057,17 @@ fn a_fenced_use_is_awaited() {
     drop(other);
     assert_eq!(file.with(new, |text| text.clone()).unwrap(), "ad");
 }
+
+/// A look does not wait for the timer: what is over cannot be taken away, and the next one is not.
+#[test]
+fn a_hold_that_is_over_is_not_forced() {
+    let (clock, _timers, locks) = by_hand();
+    let old = locks.lock_within(1, Limits::NONE.lease(SECOND)).wait().unwrap();
+    let next = locks.lock(1);
+    clock.advance(SECOND);
+    assert!(!locks.force_release(&1).wait().unwrap());
+    let next = next.wait().unwrap();
+    assert!(old.is_lost() && !next.is_lost());
+    assert!(locks.force_release(&1).wait().unwrap() && next.is_lost());
+    assert!(!locks.force_release(&1).wait().unwrap());
+}
