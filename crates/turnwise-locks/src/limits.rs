@@ -115,6 +115,11 @@ impl Limits {
         Limits { lease: None, ..self }
     }
 
+    /// With so much left of the wait.
+    pub(crate) fn left(self, left: Duration) -> Self {
+        Limits { wait: Limits::wait(left).wait, ..self }
+    }
+
     pub(crate) fn is_immediate(self) -> bool {
         self.wait == Limit::Immediate
     }

@@ -4,6 +4,7 @@ use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,9 +14,9 @@ use super::acquire::{Acquire, Guarding};
 use super::error::LockError;
 use super::guard::Held;
 use super::keys::{Keys, Owner};
-use crate::limits::Limits;
+use crate::limits::{Limits, Wait};
 use crate::registry::{Own, sorted};
-use crate::user_code::owning;
+use crate::user_code::{catch, ignore, owning};
 
 /// Several locks that are asked for ([`Locks::lock_all`](crate::Locks::lock_all),
 /// [`RwLocks::lock_all`](crate::RwLocks::lock_all)): a `Future`, or something to wait for. Dropping
@@ -28,7 +29,7 @@ pub struct AcquireAll<K: Hash + Eq + Send + Sync + 'static, G = Guard<K>> {
     held: Vec<G>,
     next: Option<Next<K>>,
     limits: Limits,
-    until: Option<Duration>,
+    wait: Option<Wait>,
     lease: Option<Duration>,
     taken: bool,
 }
@@ -83,7 +84,7 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G
             rest: wanted.into_iter(),
             held,
             next: None,
-            until: limits.terms(|| keys.now()).wait.map(|wait| wait.at),
+            wait: limits.terms(|| keys.now()).wait,
             lease: limits.leased(),
             limits,
             taken: false,
@@ -96,10 +97,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
     /// Asks for the next lock, if there is one.
     fn go_on(&mut self) {
         let Some(Wanted { key, weight }) = self.rest.next() else { return };
-        let left = match self.until {
+        let left = match self.wait {
             // What was called with a wait has its first attempt in any case.
-            Some(until) if !self.held.is_empty() => {
-                Limits::wait(until.saturating_sub(self.keys.now()))
+            Some(wait) if !self.held.is_empty() => {
+                self.limits.left(wait.at.saturating_sub(self.keys.now()))
             }
             _ => self.limits,
         };
@@ -129,13 +130,30 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
         match held {
             Ok(held) => self.held.push(G::weighing(held, weight)),
             Err(error) => {
-                self.taken = true;
-                self.held.clear();
-                return Err(error);
+                self.end();
+                return Err(self.late(error));
             }
         }
         self.go_on();
         Ok(())
+    }
+
+    /// None is held.
+    fn end(&mut self) {
+        self.taken = true;
+        self.held.clear();
+        // Keys, whose drop is user code.
+        std::mem::take(&mut self.rest).for_each(|wanted| ignore(|| drop(wanted)));
+    }
+
+    /// The error of one of them, as that of the whole call: its wait is one.
+    fn late(&self, error: LockError) -> LockError {
+        match (self.wait, error) {
+            (Some(wait), LockError::TimedOut { key, .. } | LockError::Busy { key }) => {
+                LockError::TimedOut { waited: self.keys.now().saturating_sub(wait.called), key }
+            }
+            (_, error) => error,
+        }
     }
 
     fn finish(&mut self) -> Result<Vec<G>, LockError> {
@@ -160,8 +178,14 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> Future for AcquireAll
             let weight = *weight;
             let held = ready!(Pin::new(acquire).poll(cx));
             this.next = None;
-            if let Err(error) = this.take(held, weight) {
-                return Poll::Ready(Err(error));
+            // The next one's key may panic: then none is held, and a poll after that says so.
+            match catch(|| this.take(held, weight)) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Err(payload) => {
+                    this.end();
+                    resume_unwind(payload);
+                }
             }
         }
         Poll::Ready(this.finish())

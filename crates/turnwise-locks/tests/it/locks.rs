@@ -1071,3 +1071,40 @@ fn a_hold_that_is_over_is_not_forced() {
     assert!(locks.force_release(&1).wait().unwrap() && next.is_lost());
     assert!(!locks.force_release(&1).wait().unwrap());
 }
+
+/// The wait of several is one: it is over for all of them at once.
+#[test]
+fn several_that_come_too_late_have_timed_out() {
+    let (clock, _timers, locks) = by_hand();
+    let wakes = Wakes::new();
+    for late in [Duration::ZERO, SECOND] {
+        let (one, _two) = (locks.lock(1).wait().unwrap(), locks.lock(2).wait().unwrap());
+        let mut all = locks.lock_all([1, 2], Limits::wait(3 * SECOND));
+        assert!(poll(&mut all, &wakes.waker()).is_none());
+        clock.advance(2 * SECOND + late);
+        drop(one);
+        if late.is_zero() {
+            assert!(poll(&mut all, &wakes.waker()).is_none());
+        }
+        clock.advance(SECOND);
+        let outcome = poll(&mut all, &wakes.waker()).unwrap();
+        let waited = 3 * SECOND + late;
+        assert_eq!(outcome.unwrap_err(), LockError::TimedOut { waited, key: None });
+        assert!(!locks.is_locked(&1));
+    }
+}
+
+#[test]
+fn several_are_refused_early_at_each_of_them() {
+    let (clock, _timers, locks) = by_hand();
+    let hasty = Limits::wait(3 * SECOND).refuse_early();
+    let held = locks.lock_within(2, hasty.lease(100 * SECOND)).wait().unwrap();
+    drop(locks.lock_within(2, hasty));
+    clock.advance(10 * SECOND);
+    drop(held);
+    let _held = locks.lock_within(2, hasty).wait().unwrap();
+    let wakes = Wakes::new();
+    let refused = poll(&mut locks.lock_all([1, 2], hasty), &wakes.waker());
+    let wait = 10 * SECOND;
+    assert_eq!(refused.unwrap().unwrap_err(), LockError::Expected { wait, key: None });
+}

@@ -9,14 +9,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{self, Sender};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
 use turnwise::{Clock, MonotonicClock, promise};
 use turnwise_locks::rate::{Rate, RateLimits};
 use turnwise_locks::ticks::{Missed, OncePerTick, Schedule, TickNumber};
-use turnwise_locks::{Keyed, Limits, Locks, Mutexes, Run, RwLocks, SlotPool};
+use turnwise_locks::{Keyed, Limits, LockError, Locks, Mutexes, Run, RwLocks, SlotPool};
 
 use crate::common::must_end;
 
@@ -102,6 +102,7 @@ thread_local! {
 /// What panics of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Broken {
+    Clone,
     Hash,
     Eq,
     Ord,
@@ -119,6 +120,7 @@ struct Key(u32, #[expect(dead_code, reason = "it is there to be dropped")] Optio
 /// Its copies are silent.
 impl Clone for Key {
     fn clone(&self) -> Self {
+        break_if(Broken::Clone);
         Key(self.0, None)
     }
 }
@@ -420,4 +422,19 @@ fn a_job_of_a_tick_is_dropped_before_the_panic_of_the_wall_clock() {
             assert_eq!(jobs.known(), 0);
         });
     });
+}
+
+#[test]
+fn several_locks_are_all_or_none_though_a_key_panics() {
+    let locks = Locks::new();
+    let first = locks.lock(Key(1, None)).wait().unwrap();
+    let mut all = locks.lock_all([1, 2, 3].map(|number| Key(number, None)), Limits::NONE);
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut all).poll(&mut cx).is_pending());
+    drop(first);
+    BROKEN.set(Some(Broken::Hash));
+    panics("a key", || _ = Pin::new(&mut all).poll(&mut cx));
+    BROKEN.set(None);
+    assert!(locks.is_empty(), "the first was given back");
+    assert!(matches!(Pin::new(&mut all).poll(&mut cx), Poll::Ready(Err(LockError::Taken))));
 }
