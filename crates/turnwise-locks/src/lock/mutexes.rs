@@ -299,25 +299,28 @@ impl<K: Clone + Hash + Eq + Send + Sync + 'static, T> Inner<K, T> {
         if let Some(Some(value)) = there {
             return value;
         }
-        let value = (self.make)(key);
-        if there.is_none() {
-            let key = key.clone();
+        // The key's `Clone` is the user's: before there is a value.
+        let entry = there.is_none().then(|| key.clone());
+        let (entry, value) = owning(entry, |_| (self.make)(key));
+        if let Some(key) = entry {
             self.values.shard(hash, |all| all.insert(hash, key, None));
         }
         value
     }
 
     /// Puts the value of a key back, whose lock is held; with none, its entry goes.
-    fn put_back(&self, key: &K, mut value: Option<T>) {
-        let hash = self.values.hash(key);
-        let gone = self.values.shard(hash, |all| {
-            if value.is_none() {
-                return all.remove(hash, key);
-            }
-            if let Some(place) = all.find(hash, key) {
-                *place = value.take();
-            }
-            None
+    fn put_back(&self, key: &K, value: Option<T>) {
+        let (value, gone) = owning(value, |value| {
+            let hash = self.values.hash(key);
+            self.values.shard(hash, |all| {
+                if value.is_none() {
+                    return all.remove(hash, key);
+                }
+                if let Some(place) = all.find(hash, key) {
+                    *place = value.take();
+                }
+                None
+            })
         });
         // Outside of the shard's lock.
         drop((gone, value));

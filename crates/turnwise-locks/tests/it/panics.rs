@@ -425,6 +425,25 @@ fn a_job_of_a_tick_is_dropped_before_the_panic_of_the_wall_clock() {
 }
 
 #[test]
+fn a_value_is_not_dropped_while_its_key_unwinds_the_thread() {
+    let (tell, told) = mpsc::channel();
+    let says = Says(tell);
+    let mutexes = Mutexes::with(move |_: &Key| Awaits(says.clone()));
+    let asked = mutexes.lock(Key(1, None));
+    BROKEN.set(Some(Broken::Clone));
+    panics("a key", || drop(asked.wait()));
+    BROKEN.set(None);
+    for broken in [Broken::Hash, Broken::Eq] {
+        let guard = mutexes.lock(Key(1, None)).wait().unwrap();
+        BROKEN.set(Some(broken));
+        drop(guard);
+        BROKEN.set(None);
+        mutexes.lock(Key(1, None)).wait().unwrap().remove();
+    }
+    assert!(told.try_iter().all(|unwinds| !unwinds));
+}
+
+#[test]
 fn several_locks_are_all_or_none_though_a_key_panics() {
     let locks = Locks::new();
     let first = locks.lock(Key(1, None)).wait().unwrap();
