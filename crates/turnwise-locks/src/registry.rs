@@ -785,7 +785,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         if at.is_some() {
             return Sought { key, hash, keys, at }.pin(kind, refused, why);
         }
-        let (key, keys, named) = if A::BORROWED || self.named.is_some() {
+        let (key, hash, keys, named) = if A::BORROWED || self.named.is_some() {
             // Its clone, and its name, are the user's: not under the lock.
             drop(keys);
             let (key, named) = owning(Own(key.own()), |Own(key)| self.named(key));
@@ -793,9 +793,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             if sought.at.is_some() {
                 return sought.pin(kind, refused, why);
             }
-            (sought.key.own(), sought.keys, named)
+            // By its own hash, for the user's may be another one than that of what was borrowed.
+            (sought.key.own(), sought.hash, sought.keys, named)
         } else {
-            (key.own(), keys, None)
+            (key.own(), hash, keys, None)
         };
         let mut keys = keys;
         let (held, beside) = self.held(key);

@@ -1249,3 +1249,32 @@ fn keys_are_called_by_their_names() {
     assert_eq!(keyed.run(2, |()| 5), Ok(5));
     assert!(keyed.is_empty());
 }
+
+/// A key that hashes to another number each time is not found again, and other keys are theirs.
+#[test]
+fn keys_whose_hash_changes_harm_nobody() {
+    static LOOKS: AtomicUsize = AtomicUsize::new(0);
+    #[derive(Clone, PartialEq, Eq)]
+    struct Fickle(u32);
+    impl Hash for Fickle {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            match self.0 {
+                0 => LOOKS.fetch_add(1, SeqCst).hash(state),
+                number => number.hash(state),
+            }
+        }
+    }
+    must_end(|| {
+        let keyed = Keyed::builder().names(|key: &Fickle| key.0.to_string()).build();
+        let kept: Vec<_> = (1..100).map(|number| keyed.key(Fickle(number)).unwrap()).collect();
+        for _ in 0..500 {
+            keyed.run(Fickle(0), |()| ()).unwrap();
+        }
+        assert_eq!(keyed.len(), kept.len());
+        for (number, key) in (1..).zip(&kept) {
+            key.run(|()| assert!(keyed.try_run(Fickle(number), |()| ()).is_err())).unwrap();
+        }
+        drop(kept);
+        assert!(keyed.is_empty());
+    });
+}
