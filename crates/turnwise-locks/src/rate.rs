@@ -102,8 +102,8 @@ fn nanos(nanos: u128) -> Duration {
 ///
 /// Each key has its own [`Rate`]. Requests of a key go in the order of the calls, and each knows in
 /// the call when it may go; so one that would wait for too long is refused at once, and takes
-/// nothing. A key that has not been used for the time of a burst costs nothing. Clones are the same
-/// limits.
+/// nothing. Keys whose burst is whole again are forgotten when the number of keys has doubled.
+/// Clones are the same limits.
 ///
 /// Never more than a burst is let through at once, nor more than the rate says in any time after
 /// that.
@@ -307,8 +307,8 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
         rate.burst.saturating_sub(u32::try_from(missing).unwrap_or(u32::MAX))
     }
 
-    /// How many keys are known: those whose burst is not whole, and at most as many again. Stale on
-    /// return.
+    /// How many keys are known: those whose burst is not whole, and others that are not forgotten
+    /// yet. Stale on return.
     pub fn known(&self) -> usize {
         self.inner.full_at.len()
     }
@@ -366,8 +366,10 @@ impl<K: Hash + Eq> Inner<K> {
             };
             let full_at = (*before).max(now).saturating_add(rate.time(permits));
             let at = full_at.saturating_sub(rate.time(rate.burst));
-            let wait = at.saturating_sub(now);
-            if wait > patience || full_at == Duration::MAX {
+            // Beyond what the clock can show: never.
+            let is_never = full_at == Duration::MAX;
+            let wait = if is_never { Duration::MAX } else { at.saturating_sub(now) };
+            if wait > patience || is_never {
                 return (Some(Err(wait)), Vec::new());
             }
             if A::BORROWED && !wait.is_zero() {

@@ -202,3 +202,14 @@ fn a_wait_ends_by_the_clock_and_on_a_worker() {
         assert!(waited.unwrap().is_ok());
     });
 }
+
+/// What never comes is not said to be there now.
+#[test]
+fn once_for_ever_is_never_again() {
+    let limits = RateLimits::new(Rate::new(1, Duration::MAX).unwrap());
+    limits.try_acquire(1, 1).unwrap();
+    let never = Err(RateError::Expected { wait: Duration::MAX });
+    assert_eq!(limits.try_acquire(1, 1), never);
+    assert_eq!(limits.acquire(1).wait(), never);
+    assert_eq!(limits.available(&1), 0);
+}
