@@ -5,6 +5,8 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
+// Of a request that was not decided in its call, in no model.
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use super::error::LockError;
 use super::fast::{Asking, FastPermit};
 use super::guard::{Held, Thin};
 use super::place::{LockSet, Place};
-use super::turns::{Ask, Core, Granted, Here, Outcome, Step};
+use super::turns::{Ask, Core, End, Granted, Here, Outcome, Step};
 use crate::limits::{Limits, Terms, Wait};
 use crate::registry::Slot;
 
@@ -95,8 +97,8 @@ pub struct Acquire<K: Send + Sync + 'static, G, E = LockError> {
 }
 
 enum Stage<K: Send + Sync + 'static> {
-    /// The request waits for its turn in the lock's mailbox: not for the lock.
-    Asked(Reply<Step<K>>),
+    /// The request waits for its turn in the lock's mailbox: not for the lock. True: it is over.
+    Asked(Reply<Step<K>>, Arc<AtomicBool>),
     /// It is in the queue.
     Waits(Reply<Outcome<K>>),
     Over(Outcome<K>),
@@ -173,6 +175,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
             terms,
             immediate: limits.is_immediate(),
             known: place.known(),
+            end: None,
         };
         let stage = enter(&place, ask);
         Acquire {
@@ -189,7 +192,8 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     /// Is it over: does it hold the lock, or never will? Wait-free.
     pub fn is_ready(&self) -> bool {
         match &self.stage {
-            Stage::Asked(reply) => reply.is_ready(),
+            // Ordering: Acquire, with the Release of its end.
+            Stage::Asked(reply, over) => reply.is_ready() && over.load(Ordering::Acquire),
             Stage::Waits(reply) => reply.is_ready(),
             Stage::Over(_) | Stage::Thin(_) | Stage::Fast(_) => true,
             Stage::Taken => false,
@@ -292,7 +296,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
                 Stage::Over(outcome) => return Some(self.finish(outcome)),
                 Stage::Thin(thin) => return Some(Ok(G::of(Held::thin(thin)))),
                 Stage::Fast(permit) => return Some(Ok(G::of(Held::fast(permit)))),
-                Stage::Asked(reply) => match reply.wait() {
+                Stage::Asked(reply, _) => match reply.wait() {
                     Ok(step) => Stage::after(step),
                     Err(error) => self.give_in(error),
                 },
@@ -340,6 +344,10 @@ fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask) -> Stage<K> {
     }
     let (set, common, lender) = (set.cloned(), common.clone(), lender.cloned());
     let weak = place.actor().downgrade();
+    let over = Arc::new(AtomicBool::new(false));
+    if let Some(ask) = &mut ask {
+        ask.end = Some(End(over.clone()));
+    }
     // FAST-2: from before the end of the call that takes the place.
     let asking = Asking::new(&common);
     let turn = move |slot: &mut _| {
@@ -348,7 +356,7 @@ fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask) -> Stage<K> {
     };
     // As in `tell`: not put off to the end of this thread's turn.
     let actor = place.actor();
-    Stage::Asked(if in_turn() { actor.posted().call(turn) } else { actor.call(turn) })
+    Stage::Asked(if in_turn() { actor.posted().call(turn) } else { actor.call(turn) }, over)
 }
 
 fn step<K: Send + Sync + 'static>(
@@ -376,7 +384,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E: Failure> Future for Acquire<K,
         loop {
             // What waits stays in its place: a waker, or a clock, that panics leaves it as it is.
             this.stage = match &mut this.stage {
-                Stage::Asked(reply) => match ready!(Pin::new(reply).poll(cx)) {
+                Stage::Asked(reply, _) => match ready!(Pin::new(reply).poll(cx)) {
                     Ok(step) => Stage::after(step),
                     Err(error) => this.give_in(error),
                 },
@@ -423,7 +431,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
             Stage::Over(outcome) => outcome,
             Stage::Thin(thin) => return drop(thin),
             Stage::Fast(permit) => return drop(permit),
-            Stage::Asked(reply) => match reply.cancel() {
+            Stage::Asked(reply, _) => match reply.cancel() {
                 // It never enters.
                 Ok(_) => return,
                 Err(reply) if !reply.is_ready() => return self.withdraw(),

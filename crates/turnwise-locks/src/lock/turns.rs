@@ -129,6 +129,18 @@ pub(super) struct Ask {
     pub(super) immediate: bool,
     /// Of how long holds last, from before.
     pub(super) known: Option<Estimate>,
+    /// It was not decided in its own call.
+    pub(super) end: Option<End>,
+}
+
+/// The end of a request, told when this is dropped.
+pub(super) struct End(pub(super) Arc<AtomicBool>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Ordering: Release, with the Acquire of the look: its answer is there.
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// The lock that a request's turn is of.
@@ -197,6 +209,8 @@ struct Ticket<K: Send + Sync + 'static> {
     lease: Option<Duration>,
     /// It may be lent permits, and needs no hold.
     lender: Option<Arc<Lender<K>>>,
+    /// Dropped after the promise is kept.
+    _end: Option<End>,
 }
 
 /// The world around a machine: the clock, fences, and the promises of those that wait.
@@ -401,7 +415,7 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     fn entered(&mut self, ask: Ask, here: &Here<'_, K>) -> Step<K> {
-        let Ask { number, owner, weight, terms, immediate, known } = ask;
+        let Ask { number, owner, weight, terms, immediate, known, mut end } = ask;
         let &Here { common, lender, actor } = here;
         if terms.are_limits() {
             self.watch(actor);
@@ -423,7 +437,7 @@ impl<K: Send + Sync + 'static> Core<K> {
                 let (promise, reply) = common.promise();
                 tickets.set(Some(reply));
                 let (lease, lender) = (lease.take(), lender.filter(|_| terms.lease.is_none()));
-                Ticket { promise, called, lease, lender: lender.cloned() }
+                Ticket { promise, called, lease, lender: lender.cloned(), _end: end.take() }
             },
         );
         Step::Over(match entered {

@@ -155,7 +155,12 @@ macro_rules! guards {
                 self.wait_timeout(limit)
             }
             fn polled(&mut self, world: &Arc<World>) -> Option<Result<$guard, LockError>> {
-                polled(self, world)
+                let is_ready = self.is_ready();
+                let got = polled(self, world);
+                if is_ready && got.is_none() {
+                    world.finding("a request was ready, and waits".into());
+                }
+                got
             }
         }
         impl Grip for $guard {

@@ -1058,6 +1058,28 @@ fn a_fenced_use_is_awaited() {
     assert_eq!(file.with(new, |text| text.clone()).unwrap(), "ad");
 }
 
+/// One that is not decided in its call, as it comes inside a turn of its lock, is not over before
+/// it holds.
+#[test]
+fn one_that_waits_is_not_ready_wherever_it_was_made() {
+    must_end(|| {
+        let locks = Locks::new();
+        let first = locks.lock(1).wait().unwrap();
+        let mut second = locks.lock(1);
+        let (tell, told) = mpsc::channel();
+        let inside = locks.clone();
+        let wakes = Wakes::calling(move || tell.send(inside.lock(1)).unwrap());
+        assert!(poll(&mut second, &wakes.waker()).is_none());
+        drop(first);
+        let third = told.recv().unwrap();
+        until(|| locks.info(&1).wait().unwrap().unwrap().waiting == 1);
+        assert!(!third.is_ready());
+        drop(second);
+        until(|| third.is_ready());
+        assert!(third.wait().is_ok());
+    });
+}
+
 /// A look does not wait for the timer: what is over cannot be taken away, and the next one is not.
 #[test]
 fn a_hold_that_is_over_is_not_forced() {
