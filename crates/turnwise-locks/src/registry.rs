@@ -570,6 +570,16 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// Closes the registry and all its mailboxes; those that there are. Keys that are only kept
     /// are gone.
     pub(crate) fn close(&self) -> Vec<Actor<Slot<K, S>>> {
+        let all = self.take_no_more();
+        for actor in &all {
+            actor.close();
+        }
+        all
+    }
+
+    /// [`close`](Self::close), and the mailboxes stay open: they have no turn but by those who hold
+    /// or wait.
+    pub(crate) fn take_no_more(&self) -> Vec<Actor<Slot<K, S>>> {
         let (mut all, mut gone, mut timers) = (Vec::new(), Vec::new(), Vec::new());
         for shard in 0..self.shards.len() {
             let mut keys = self.lock(shard);
@@ -584,9 +594,6 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         }
         for timer in timers {
             timer.cancel();
-        }
-        for actor in &all {
-            actor.close();
         }
         gone.into_iter().for_each(|entry| ignore(|| drop(entry)));
         all
@@ -858,19 +865,20 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Ok(insert(&mut keys, hash, held, actor, Kind::Run))
     }
 
-    /// True if a key is held, or waited for. Stale on return.
-    pub(crate) fn is_used<Q>(&self, key: &Q) -> bool
+    /// A key that is pinned, or held: its mailbox, if it has one. Stale on return.
+    pub(crate) fn used<Q>(&self, key: &Q) -> Option<Option<Actor<Slot<K, S>>>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
         let mut keys = self.lock(self.shard_of(hash));
-        let at = find(&keys.table, hash, key);
-        at.is_some_and(|at| {
-            let entry = keys.table.get(at);
-            entry.is_thin() || entry.is_busy()
-        })
+        let at = find(&keys.table, hash, key)?;
+        let entry = keys.table.get(at);
+        if entry.is_thin() {
+            return Some(None);
+        }
+        entry.is_busy().then(|| Some(entry.actor().clone()))
     }
 
     /// The mailbox of a key, with the pins of its [`Key`](crate::Key)s, if it lives.

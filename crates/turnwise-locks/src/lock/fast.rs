@@ -254,9 +254,9 @@ impl<K: Send + Sync + 'static> Lender<K> {
         });
     }
 
-    pub(super) fn close(&self) {
+    pub(super) fn close(self: &Arc<Self>) {
         self.common.available.iter().for_each(Available::close);
-        self.actor.close();
+        self.place().end(Core::close);
     }
 }
 

@@ -16,7 +16,7 @@ use super::call::Call;
 use super::error::LockError;
 use super::fence::Fence;
 use super::guard::Thin;
-use super::place::{LockSet, NameOf, Place};
+use super::place::{LockSet, NameOf, Place, tell};
 use super::turns::{Common, Core};
 use crate::keyed::NotStarted;
 use crate::limits::Limits;
@@ -172,7 +172,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.set.registry.is_used(key)
+        let Some(mailbox) = self.set.registry.used(key) else { return false };
+        // The guard of a hold that was lost keeps its key. A turn that is under way is a use.
+        let looks = |actor: Actor<Slot<K, Core<K>>>| {
+            let look = |core: &mut Core<K>| core.is_used(&self.set.common);
+            actor.try_with(|slot| slot.state.as_mut().is_some_and(look)).unwrap_or(true)
+        };
+        mailbox.is_none_or(looks)
     }
 
     pub(super) fn capacity(&self) -> u64 {
@@ -190,11 +196,14 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         let known = self.set.known(self.set.registry.hash(key));
         // A lock that is gone meanwhile has no state.
         let info = actor.with(|slot| {
-            let core = slot.state.as_mut()?;
+            let Some(core) = &mut slot.state else { return Ok(None) };
+            if core.is_closed() {
+                return Err(LockError::Closed);
+            }
             known.into_iter().for_each(|known| core.know(known));
-            Some(info_of(core, common))
+            Ok(info_of(core, common))
         });
-        Call::over(info.map_err(LockError::from))
+        Call::over(info.unwrap_or_else(|error| Err(error.into())))
     }
 
     pub(super) fn force<Q>(&self, key: &Q) -> Call<bool>
@@ -204,32 +213,40 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     {
         let Some(actor) = self.mailbox(key) else { return Call::over(Ok(false)) };
         let common = &self.set.common;
-        let lost = actor.with(|slot| slot.state.as_mut().map_or(0, |core| core.force(common)));
-        Call::over(lost.map(|lost| lost > 0).map_err(LockError::from))
+        let lost = actor.with(|slot| match &mut slot.state {
+            Some(core) if core.is_closed() => Err(LockError::Closed),
+            Some(core) => Ok(core.force(common) > 0),
+            None => Ok(false),
+        });
+        Call::over(lost.unwrap_or_else(|error| Err(error.into())))
     }
 
     /// Takes no more requests; those that wait fail.
     pub(super) fn close(&self) {
-        drop(self.set.registry.close());
+        for actor in self.set.registry.take_no_more() {
+            let set = self.set.clone();
+            tell(&actor, move |slot| set.registry.state(slot).close(&set.common));
+        }
     }
 }
 
 /// A look at a lock, inside its turn.
-fn info_of<K: Send + Sync + 'static>(core: &mut Core<K>, common: &Arc<Common>) -> LockInfo {
-    let view = core.view(common);
+fn info_of<K: Send + Sync + 'static>(core: &mut Core<K>, common: &Arc<Common>) -> Option<LockInfo> {
+    // The guard of a hold that was lost keeps its mailbox.
+    let view = Some(core.view(common)).filter(|view| view.holds > 0 || view.waiting > 0)?;
     let now = common.now();
     let oldest = core.oldest();
-    LockInfo {
+    Some(LockInfo {
         holders: view.holds,
         fence: oldest.map(|(fence, ..)| Fence::from_number(fence)),
         count: oldest.map_or(0, |(_, entries, ..)| entries),
         held_for: oldest.and_then(|(_, _, since, _)| since).map(|since| now.saturating_sub(since)),
         remaining: oldest.and_then(|(.., due)| due).map(|due| due.saturating_sub(now)),
-        exclusive: view.used > 0 && view.used == view.capacity,
+        exclusive: view.holds == 1 && view.used == view.capacity,
         waiting: view.waiting,
         oldest_wait: view.oldest_wait.map(|since| now.saturating_sub(since)),
         expected_wait: core.expected(now),
-    }
+    })
 }
 
 fn refused(why: &NotStarted) -> LockError {
@@ -380,7 +397,8 @@ macro_rules! by_key {
         }
 
         impl<K: Send + Sync + 'static> $name<K> {
-            /// How many keys are used. Stale on return.
+            /// How many keys are used: held, waited for, or kept by a guard that was lost and not
+            /// dropped. Stale on return.
             pub fn len(&self) -> usize {
                 self.keys.len()
             }

@@ -72,6 +72,8 @@ pub(crate) enum Refusal {
     Deadlock,
     /// There will never be so much room.
     TooLarge { capacity: u64 },
+    /// None is let in any more.
+    Closed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -676,6 +678,13 @@ impl<W, T: Term + Clone> Machine<W, T> {
             }
         }
         self.let_in(host);
+    }
+
+    /// Sends all away that wait.
+    pub(crate) fn close(&mut self, host: &mut impl Host<W, T>) {
+        while let Some(waiter) = self.take_from_queue(0) {
+            self.send_away(waiter.ticket, Refusal::Closed, host);
+        }
     }
 
     fn send_away(&mut self, ticket: W, why: Refusal, host: &mut impl Host<W, T>) {

@@ -222,14 +222,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
         self.keys.force(key)
     }
 
-    /// True if a lock is held, or a request waits for it. Stale on return. Takes the short lock of
-    /// a shard; waits for no turn.
+    /// True if a lock is held, or a request waits for it. The guard of a hold that was lost holds
+    /// nothing. Stale on return. Takes the short lock of a shard, and a turn of the lock if that is
+    /// to be had at once; waits for no turn.
     ///
     /// # Examples
     /// ```
     /// let locks = turnwise_locks::Locks::<String>::new();
     /// let guard = locks.lock("a".to_owned()).wait()?;
     /// assert!(locks.is_locked("a") && !locks.is_locked("b"));
+    /// locks.force_release("a").wait()?;
+    /// assert!(guard.is_lost() && !locks.is_locked("a"));
     /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn is_locked<Q>(&self, key: &Q) -> bool
@@ -263,7 +266,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     }
 
     /// Takes no more requests: they fail with [`LockError::Closed`], and so do those that wait.
-    /// Guards go on holding.
+    /// Guards go on holding, until the end of their leases.
     ///
     /// # Examples
     /// ```

@@ -298,7 +298,7 @@ impl Semaphore {
         let common = &self.lender.common;
         common.watch();
         let known = self.lender.actor.with(|slot| {
-            slot.state.as_mut().map(|core| {
+            slot.state.as_mut().filter(|core| !core.is_closed()).map(|core| {
                 let view = core.view(common);
                 let now = common.now();
                 SemaphoreInfo {

@@ -144,8 +144,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
         self.acquire_within(key, permits, Limits::wait(Duration::ZERO)).wait()
     }
 
-    /// True if a permit of a key is held, or waited for. Stale on return. Takes the short lock of a
-    /// shard; waits for no turn.
+    /// True if a permit of a key is held, or waited for: as
+    /// [`Locks::is_locked`](crate::Locks::is_locked).
     pub fn is_used<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,

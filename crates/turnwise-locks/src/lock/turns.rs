@@ -99,6 +99,8 @@ pub(super) struct Core<K: Send + Sync + 'static> {
     machine: Machine<Ticket<K>, Arc<HoldState>>,
     /// Of a semaphore: none of its permits is in the word.
     away: bool,
+    /// No more requests are let in. Leases go on.
+    closed: bool,
     alarm: Option<Alarm<K>>,
 }
 
@@ -316,18 +318,23 @@ fn outcome(why: Refusal, called: Duration) -> LockError {
         Refusal::Expected(wait) => LockError::Expected { wait, key },
         Refusal::Deadlock => LockError::Deadlock { key },
         Refusal::TooLarge { capacity } => LockError::TooMany { permits: capacity },
+        Refusal::Closed => LockError::Closed,
     }
 }
 
 impl<K: Send + Sync + 'static> Core<K> {
     pub(super) fn new(capacity: u64) -> Self {
-        Core { machine: Machine::new(capacity), away: false, alarm: None }
+        Core::with(Machine::new(capacity))
     }
 
     /// Of a lock that is held: the number of its request is its fence.
     pub(super) fn held(capacity: u64, fence: u64, weight: u64, hold_state: Arc<HoldState>) -> Self {
         let machine = Machine::held(capacity, (fence, fence), weight, hold_state);
-        Core { machine, away: false, alarm: None }
+        Core::with(machine)
+    }
+
+    fn with(machine: Machine<Ticket<K>, Arc<HoldState>>) -> Self {
+        Core { machine, away: false, closed: false, alarm: None }
     }
 
     /// One that lends its permits.
@@ -408,6 +415,9 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     pub(super) fn enter(&mut self, ask: Ask, asking: Option<Asking>, here: Here<'_, K>) -> Step<K> {
+        if self.closed {
+            return Step::Over(Err(LockError::Closed));
+        }
         self.take_away(asking, here.common);
         let step = self.entered(ask, &here);
         self.settle(here.common);
@@ -515,6 +525,17 @@ impl<K: Send + Sync + 'static> Core<K> {
         self.settle(common);
     }
 
+    /// No more requests are let in, and those that wait are sent away.
+    pub(super) fn close(&mut self, common: &Arc<Common>) {
+        self.closed = true;
+        self.machine.close(&mut LockHost(common));
+        self.settle(common);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     pub(super) fn force(&mut self, common: &Arc<Common>) -> usize {
         let lost = self.machine.force(&mut LockHost(common));
         self.settle(common);
@@ -536,6 +557,12 @@ impl<K: Send + Sync + 'static> Core<K> {
             view.used -= available.free();
         }
         view
+    }
+
+    /// Is it held, or waited for?
+    pub(super) fn is_used(&mut self, common: &Arc<Common>) -> bool {
+        let view = self.view(common);
+        view.holds > 0 || view.waiting > 0
     }
 
     /// Of the oldest hold: its fence, its entries, since when, until when.

@@ -108,15 +108,13 @@ impl<G: Grip> Kept<G> {
             What::Write => &self.world.fenced[1][self.hold.key],
             What::Read | What::Permit | What::Value => return,
         };
-        // It waits for others who look, and so does the second look. What nobody else has asked for
-        // learns no more that it was lost, once its lock is closed.
-        if is_quiet() || self.world.closed[self.hold.of()].load(SeqCst) {
+        // It waits for others who look, and so does the second look.
+        if is_quiet() {
             return;
         }
         let used = fenced.with(self.guard().fence(), |()| ());
         let stale = matches!(used, Err(FencedError::Stale { .. }));
-        let lost = self.guard().is_lost() || self.world.closed[self.hold.of()].load(SeqCst);
-        if stale && !lost {
+        if stale && !self.guard().is_lost() {
             self.world.finding(format!("{:?}: {used:?}, and nothing is lost", self.hold));
         }
     }

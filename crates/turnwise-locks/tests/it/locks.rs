@@ -1094,6 +1094,27 @@ fn a_hold_that_is_over_is_not_forced() {
     assert!(!locks.force_release(&1).wait().unwrap());
 }
 
+/// The guard of a hold that was lost holds nothing.
+#[test]
+fn a_lock_that_was_lost_is_not_used() {
+    let (clock, _timers, locks) = by_hand();
+    for forced in [true, false] {
+        let guard = locks.lock_within(1, Limits::NONE.lease(SECOND)).wait().unwrap();
+        assert!(locks.is_locked(&1));
+        match forced {
+            true => assert!(locks.force_release(&1).wait().unwrap()),
+            false => clock.advance(SECOND),
+        }
+        assert!(!locks.is_locked(&1));
+        assert_eq!(locks.info(&1).wait().unwrap(), None);
+        let next = locks.try_lock(1).unwrap();
+        drop(guard);
+        assert!(locks.is_locked(&1));
+        drop(next);
+        assert!(locks.is_empty());
+    }
+}
+
 /// The wait of several is one: it is over for all of them at once.
 #[test]
 fn several_that_come_too_late_have_timed_out() {
@@ -1129,4 +1150,31 @@ fn several_are_refused_early_at_each_of_them() {
     let refused = poll(&mut locks.lock_all([1, 2], hasty), &wakes.waker());
     let wait = 10 * SECOND;
     assert_eq!(refused.unwrap().unwrap_err(), LockError::Expected { wait, key: None });
+}
+
+/// A lease goes on after the close, and its end is told.
+#[test]
+fn closed_locks_tell_of_the_end_of_a_lease() {
+    must_end(|| {
+        for renewed in [false, true] {
+            let (clock, timers, locks) = by_hand();
+            let guard = match renewed {
+                false => locks.lock_within(1, Limits::NONE.lease(SECOND)).wait().unwrap(),
+                true => locks.lock(1).wait().unwrap(),
+            };
+            let waiting = locks.lock(1);
+            let (mut lost, wakes) = (guard.lost(), Wakes::new());
+            assert!(poll(&mut lost, &wakes.waker()).is_none());
+            locks.close();
+            assert_eq!(waiting.wait().unwrap_err(), LockError::Closed);
+            if renewed {
+                guard.renew(SECOND).wait().unwrap();
+            }
+            clock.advance(SECOND);
+            timers.run_due();
+            until(|| wakes.count() == 1);
+            assert!(poll(&mut lost, &wakes.waker()).is_some());
+            assert!(guard.release().wait().is_err() && locks.is_empty());
+        }
+    });
 }

@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{must_end, poll, until};
+use crate::common::{Wakes, must_end, poll, until};
 use turnwise::VirtualClock;
 use turnwise::time::Timers;
 use turnwise_locks::{Limits, LockError, Semaphore};
@@ -465,4 +465,23 @@ fn available_permits_are_those_that_a_request_would_get() {
     assert_eq!(permits.available(), 2);
     permits.close();
     assert_eq!(permits.available(), 0);
+}
+
+#[test]
+fn closed_it_tells_of_the_end_of_a_lease() {
+    must_end(|| {
+        let (clock, timers, permits) = by_hand(2);
+        let lent = permits.try_acquire(1).unwrap();
+        let leased = permits.acquire_within(1, Limits::NONE.lease(SECOND)).wait().unwrap();
+        let wakes = Wakes::new();
+        let mut lost = [lent.lost(), leased.lost()];
+        assert!(lost.iter_mut().all(|lost| poll(lost, &wakes.waker()).is_none()));
+        permits.close();
+        lent.renew(SECOND).wait().unwrap();
+        clock.advance(SECOND);
+        timers.run_due();
+        until(|| wakes.count() == 2);
+        assert!(lost.iter_mut().all(|lost| poll(lost, &wakes.waker()).is_some()));
+        assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Closed);
+    });
 }

@@ -124,3 +124,14 @@ async fn permits_of_a_key_are_awaited() {
     }
     assert!(permits.is_empty());
 }
+
+#[test]
+fn permits_of_several_are_not_exclusive() {
+    let permits = Semaphores::new(2);
+    let (one, two) = (permits.acquire(1).wait().unwrap(), permits.acquire(1).wait().unwrap());
+    let info = permits.info(&1).wait().unwrap().unwrap();
+    assert!(info.holders == 2 && !info.exclusive);
+    drop((one, two));
+    let _both = permits.try_acquire(1, 2).unwrap();
+    assert!(permits.info(&1).wait().unwrap().unwrap().exclusive);
+}
