@@ -70,6 +70,8 @@ impl Limits {
     /// it, as long as uses of this key have lasted lately, take longer than the wait
     /// ([`NotStarted::Expected`](crate::NotStarted::Expected)). It takes no place then.
     ///
+    /// Where several hold at a time, as permits do, as many end in the time of one.
+    ///
     /// How long uses last is a decaying mean over those that have limits; a use without any reads
     /// no clock, and counts as one of those that wait. Nothing is measured before the first call
     /// with this flag, and none is refused before something was measured. What is known of a key

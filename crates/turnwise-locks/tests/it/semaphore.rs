@@ -485,3 +485,27 @@ fn closed_it_tells_of_the_end_of_a_lease() {
         assert_eq!(permits.try_acquire(1).unwrap_err(), LockError::Closed);
     });
 }
+
+/// As many holds end at a time as there are: one of five that wait behind ten waits for one end.
+#[test]
+fn who_waits_behind_many_permits_is_not_refused_in_vain() {
+    let (clock, _timers, permits) = by_hand(10);
+    let hasty = Limits::wait(15 * SECOND).refuse_early();
+    let all = || (0..10).map(|_| permits.acquire_within(1, hasty).wait().unwrap());
+    let held: Vec<_> = all().collect();
+    drop(permits.acquire_within(1, hasty));
+    clock.advance(10 * SECOND);
+    drop(held);
+    let held: Vec<_> = all().collect();
+    let mut waiting: Vec<_> = (0..20).map(|_| permits.acquire_within(1, hasty)).collect();
+    let late = waiting.split_off(10);
+    for late in late {
+        let wait = 20 * SECOND;
+        assert_eq!(late.wait().unwrap_err(), LockError::Expected { wait, key: None });
+    }
+    clock.advance(10 * SECOND);
+    drop(held);
+    for waited in waiting {
+        drop(waited.wait().unwrap());
+    }
+}
