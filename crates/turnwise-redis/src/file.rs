@@ -5,8 +5,8 @@
 //!   `fsync`.
 //! - FILE-3: a transaction begins with the first load and ends with the swap, so steps of several
 //!   processes wait for one another, and none has to be run again.
-//! - FILE-4: a file that was deleted or replaced is used no more: other processes would open another
-//!   one at its path, and hold the same locks.
+//! - FILE-4: a file that was deleted or replaced is used no more: other processes would open
+//!   another one at its path, and hold the same locks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -383,8 +383,8 @@ contract! {
         if !world.is_sound() {
             return;
         }
-        // A lease that is shorter than the client's ends when it is over, also if one of them had to
-        // be waited for.
+        // A lease that is shorter than the client's ends when it is over, also if one of them had
+        // to be waited for.
         let b = clients[0].locks().lock("b").wait().unwrap();
         let lease = Duration::from_secs(1);
         let waits = clients[1].locks().lock_all(["a", "b"], Limits::NONE.lease(lease));
