@@ -58,7 +58,8 @@ const PAGE: u32 = 1000;
 ///   is [kept](ActorsBuilder::keep_outcomes).
 ///
 /// Handlers run on the kind's [executor](ActorsBuilder::executor). The state is written after each
-/// message, so a large state costs as much each time. Messages that a handler sends to its own
+/// message, so a large state costs as much each time. A state that cannot be read back, such as one
+/// with a number that is not finite, runs no further message ([`MessageError::State`]). Messages that a handler sends to its own
 /// local actor, through its context, are not stored. A handler that stops its local actor has
 /// failed.
 ///
@@ -202,7 +203,7 @@ where
         most: u32,
     ) -> Reply<Result<Vec<DeadLetter>, MessageError>> {
         let kind = self.kind.clone();
-        let most = most.min(PAGE);
+        let (from, most) = (from.min(u64::from(u32::MAX)), most.min(PAGE));
         self.spawn(move |client| async move {
             let (mut letters, mut skip, mut wanted) = (Vec::new(), from, most);
             for shard in &kind.shards {

@@ -296,6 +296,7 @@ contract! {
         assert_eq!(letters[1].body, "false");
         assert_eq!(boards.dead_letters(1, 10).wait().unwrap().unwrap().len(), 1);
         assert_eq!(boards.dead_letters(0, 1).wait().unwrap().unwrap().len(), 1);
+        assert_eq!(boards.dead_letters(u64::MAX, u32::MAX).wait().unwrap(), Ok(vec![]));
         // A copy of either step may come first, where answers are lost.
         let requeued = boards.requeue("eu", "flaky").wait().unwrap().unwrap();
         assert!(requeued || !world.is_sound());
@@ -625,6 +626,67 @@ fn sleeping_workers_wake_for_the_first_due_time() {
         eu.tell(Flaky { failures: 1, counter: counter() }).wait().unwrap();
         until("it is handled", || added(&eu) == [1, 1000]);
     }
+}
+
+/// Keys of an actor that were deleted by hand, one of them: its other messages run.
+#[test]
+fn deleted_keys_stop_no_actor() {
+    let server = Server::start();
+    let remote = Remote::connect(&server.url()).unwrap();
+    let boards = kind(&remote).drains(Drains::Never).open().unwrap();
+    let delete = |key: &str| server.ask(&format!("DEL turnwise:{{actor:board/0}}:{key}"));
+    for (key, lost) in [("a", 0), ("m", 3), ("b", 3), ("s", 0)] {
+        let eu = boards.of(key).unwrap();
+        let tell = |n: u64| eu.tell(Add(n)).id(format!("m{n}")).wait().unwrap();
+        (0..3).for_each(|n| drop(tell(n)));
+        delete(&format!("{key}:{key}"));
+        assert!(eu.outcome::<usize>("m1").wait().unwrap().is_ok());
+        (1..4).for_each(|n| drop(tell(n)));
+        let drained = eu.drain(Until::empty()).wait().unwrap().unwrap();
+        assert!(drained.handled >= 3 && drained.left == 0, "{key}: {drained:?}");
+        assert!(boards.dead_letters(0, 10).wait().unwrap().unwrap().len() <= lost);
+        delete("x");
+        assert_eq!(boards.dead_letters(0, 10).wait().unwrap(), Ok(vec![]));
+        delete("y");
+        let last = eu.tell(Add(9)).id("last").wait().unwrap();
+        eu.drain(Until::empty()).wait().unwrap().unwrap();
+        assert!(matches!(eu.outcome::<usize>(&last).wait().unwrap(), Ok(Outcome::Done(_))));
+    }
+}
+
+/// A store that counts its steps.
+#[derive(Debug)]
+struct Counted(MemoryStore, Arc<AtomicU32>);
+
+impl Store for Counted {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        self.1.fetch_add(1, SeqCst);
+        self.0.call(op)
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.0.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.0.forget(client);
+    }
+}
+
+/// Workers whose executor has ended give a mailbox back, and do not take it again at once.
+#[test]
+fn workers_of_an_ended_executor_pause() {
+    let steps = Arc::new(AtomicU32::new(0));
+    let remote = Remote::builder().over(Counted(MemoryStore::new(), steps.clone())).unwrap();
+    let pool = ThreadPool::new().unwrap();
+    let boards = kind(&remote).drains(Drains::Never).executor(pool.handle()).open().unwrap();
+    boards.of("eu").unwrap().tell(Add(1)).wait().unwrap();
+    let _ = pool.shutdown_now();
+    let workers = boards.work(1);
+    until("it is given back", || steps.load(SeqCst) >= 4);
+    thread::sleep(Duration::from_millis(300));
+    assert!(steps.load(SeqCst) < 10, "{steps:?}");
+    workers.stop().wait().unwrap();
 }
 
 /// A store that does not answer for a while.

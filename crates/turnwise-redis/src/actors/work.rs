@@ -7,9 +7,11 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout_at;
 use turnwise::{Promise, Reply, promise};
 
 use super::drain::{self, Until};
+use super::error::MessageError;
 use super::inbox::{Inbox, Shard};
 use super::kind::Kind;
 use crate::client::Client;
@@ -17,7 +19,8 @@ use crate::client::Owned;
 use crate::step::{MailboxAct, MailboxAnswer};
 use crate::time::{SHORTEST, after};
 
-/// The time for which a mailbox that a worker has taken is not offered to others.
+/// The time for which a mailbox that a worker has taken is not offered to others, and after which a
+/// worker whose executor has ended takes another one.
 const GRIP: Duration = Duration::from_secs(2);
 
 /// Workers of a kind of actors: see [`Actors::work`](crate::Actors::work). Dropping them stops
@@ -123,9 +126,14 @@ async fn work<S>(
             Ok(MailboxAnswer::Due { mut actors, next }) => match actors.pop() {
                 Some(actor) => {
                     let (client, kind, ending) = (client.clone(), kind.clone(), ending.clone());
+                    let mut stopped = stopped.clone();
                     client.clone().io.spawn(async move {
-                        if let Ok(Ok(held)) = drain::claim(&client, &kind, &actor).await {
-                            let _ = kind.drain(held, Until::empty_or_failed()).await;
+                        if let Ok(Ok(held)) = drain::claim(&client, &kind, &actor).await
+                            && let Err(_) | Ok(Err(MessageError::ExecutorGone)) =
+                                kind.drain(held, Until::empty_or_failed()).await
+                        {
+                            // It is due again. Other processes may have an executor that runs it.
+                            let _ = timeout_at(after(GRIP), stopped.wait_for(|is| *is)).await;
                         }
                         drop((permit, ending));
                     });

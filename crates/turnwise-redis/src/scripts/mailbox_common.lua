@@ -96,16 +96,22 @@ local function save(a)
   end
 end
 
+-- Reads a message: {name, body, asker}. One that was deleted by hand has no name, so it becomes a
+-- dead letter, and those behind it run.
+local function read(message)
+  return message and cmsgpack.unpack(message) or {'', '', ''}
+end
+
 -- {2, fence, attempts, left, 1 if there is a state, state, then id, name, body, asker of each
 -- message}
 local function hand(a, with_state)
   local state = with_state and redis.call('GET', key('s', a.actor))
-  local answer = {2, a.f, a.c, len(a) - a.h, state and 1 or 0, state or ''}
-  if a.h > 0 then
-    local ids = redis.call('LRANGE', a.M, 0, a.h - 1)
+  local answer = {2, a.f, a.c, math.max(len(a) - a.h, 0), state and 1 or 0, state or ''}
+  local ids = a.h > 0 and redis.call('LRANGE', a.M, 0, a.h - 1)
+  if ids and ids[1] then
     local bodies = redis.call('HMGET', a.B, unpack(ids))
     for i, id in ipairs(ids) do
-      local message = cmsgpack.unpack(bodies[i])
+      local message = read(bodies[i])
       answer[#answer + 1] = id
       answer[#answer + 1] = message[1]
       answer[#answer + 1] = message[2]
@@ -162,7 +168,7 @@ end
 
 local function ended(a, id, message, outcome, keep)
   keep_outcome(a.actor, id, outcome, keep)
-  local asker = cmsgpack.unpack(message)[3]
+  local asker = read(message)[3]
   if asker ~= '' then tell(asker) end
 end
 
@@ -175,7 +181,7 @@ local function bury(a, why, keep)
   ended(a, id, message, 'x' .. why, keep)
   local place = redis.call('HINCRBY', T .. ':x', '', 1)
   local name = named(a.actor, id)
-  redis.call('HSET', T .. ':x', name, cmsgpack.pack({a.actor, id, attempts, why, message}))
+  redis.call('HSET', T .. ':x', name, cmsgpack.pack({a.actor, id, attempts, why, message or cmsgpack.pack(read(nil))}))
   redis.call('ZADD', T .. ':y', place, name)
 end
 
@@ -187,11 +193,9 @@ local function outcome(a, id)
     local at = a.d > 0 and redis.call('ZSCORE', a.L, id)
     if at then return {6, '', at - now, 0} end
     local ahead = redis.call('LPOS', a.M, id)
-    if drained(a) then
-      if ahead == 0 then return {2, '', a.c + 1, a.u - now} end
-      return {1, '', ahead, a.u - now}
-    end
-    return {1, '', ahead, math.max(a.y - now, 0)}
+    if ahead == 0 and drained(a) then return {2, '', a.c + 1, a.u - now} end
+    if ahead then return {1, '', ahead, math.max((drained(a) and a.u or a.y) - now, 0)} end
+    -- Its place was deleted by hand.
   end
   local dead = redis.call('HGET', T .. ':x', named(a.actor, id))
   if dead then return {4, cmsgpack.unpack(dead)[4], 0, 0} end
