@@ -59,9 +59,9 @@ const PAGE: u32 = 1000;
 ///
 /// Handlers run on the kind's [executor](ActorsBuilder::executor). The state is written after each
 /// message, so a large state costs as much each time. A state that cannot be read back, such as one
-/// with a number that is not finite, runs no further message ([`MessageError::State`]). Messages that a handler sends to its own
-/// local actor, through its context, are not stored. A handler that stops its local actor has
-/// failed.
+/// with a number that is not finite, runs no further message ([`MessageError::State`]). Messages
+/// that a handler sends to its own local actor, through its context, are not stored. A handler that
+/// stops its local actor has failed.
 ///
 /// # Examples
 /// ```

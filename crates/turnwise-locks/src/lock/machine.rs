@@ -477,7 +477,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         // The oldest of those that are measured.
         let since = self.holds.iter().find_map(|hold| hold.since);
         let running = since.map(|since| now.saturating_sub(since));
-        // So many end in the time of one. What is lent may be one each.
+        // As many holds end in the time of one. Each permit that is lent may be one.
         let held: u64 = self.holds.iter().map(Hold::weight).sum();
         let lent = usize::try_from(self.used - held).unwrap_or(usize::MAX);
         let at_once = self.holds.len().saturating_add(lent).max(1);

@@ -210,7 +210,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     }
 
     /// Takes a lock away from its holder: the next is let in, the holder learns of it. False: it
-    /// was not held, or its lease was over. This call may block, as long as a turn of the lock lasts.
+    /// was not held, or its lease was over. This call may block, as long as a turn of the lock
+    /// lasts.
     ///
     /// Nothing was taken away if it fails: with [`LockError::WouldBlock`] on a worker that must not
     /// wait, [`LockError::Deadlock`] inside a waker of this very lock, [`LockError::Closed`].

@@ -559,7 +559,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         view
     }
 
-    /// Is it held, or waited for?
+    /// True if it is held, or waited for.
     pub(super) fn is_used(&mut self, common: &Arc<Common>) -> bool {
         let view = self.view(common);
         view.holds > 0 || view.waiting > 0
