@@ -369,6 +369,27 @@ contract! {
         assert_eq!(there.ask(Add(2)).wait(), Ok(1));
     }
 
+    /// So it does if the client also drains with a longer lease.
+    fn a_short_lease_is_renewed_beside_a_long_one(world) {
+        let client = &world.clients(1)[0];
+        let lease = Duration::from_secs(1);
+        let open = |lease| kind(client).lease(lease).open().unwrap();
+        let (long, short) = (open(lease * 60).of("us").unwrap(), open(lease).of("eu").unwrap());
+        let gates = [counter(), counter()];
+        let first = long.ask(Stand(gates[0])).send();
+        await_arrival(gates[0]);
+        let second = short.ask(Stand(gates[1])).id("second").send();
+        await_arrival(gates[1]);
+        let began = Instant::now();
+        until("its lease would be over", || began.elapsed() > lease * 3 / 2);
+        let outcome = short.outcome::<()>("second").wait().unwrap();
+        let runs = matches!(outcome, Ok(Outcome::Running { attempt: 1 }));
+        assert!(runs || !world.is_sound(), "{outcome:?}");
+        gates.into_iter().for_each(open_gate);
+        assert_eq!(first.wait(), Ok(()));
+        assert_eq!(second.wait(), Ok(()));
+    }
+
     fn workers_drain_what_senders_leave(world) {
         let clients = world.clients(2);
         let [senders, workers] = [0, 1].map(|index| {

@@ -11,7 +11,7 @@ use super::error::MessageError;
 use crate::client::Client;
 use crate::step::{Answer, MailboxAct, MailboxAnswer, MailboxStep, Notice, Progress, Step, Token};
 use crate::tenure::Tenure;
-use crate::time::{LONGEST, Moment, SHORTEST, after};
+use crate::time::{Moment, SHORTEST, after};
 
 /// The maximum number of holds that one step renews.
 const RENEWED_AT_ONCE: usize = 256;
@@ -22,8 +22,8 @@ const RENEWED_AT_ONCE: usize = 256;
 pub(crate) struct Inboxes {
     waiting: BTreeMap<Token, watch::Sender<Option<Progress>>>,
     held: BTreeMap<Token, Weak<MailboxHold>>,
-    /// The shards that have a task which renews holds.
-    renewed: HashSet<String>,
+    /// The shards and leases that have a task which renews holds.
+    renewed: HashSet<(String, Duration)>,
 }
 
 impl Inboxes {
@@ -156,8 +156,8 @@ impl MailboxHold {
         });
         let mut inboxes = client.inboxes();
         inboxes.held.insert(token, Arc::downgrade(&tenure));
-        if inboxes.renewed.insert(shard.key.clone()) {
-            client.io.spawn(renew(Arc::downgrade(client), shard.clone()));
+        if inboxes.renewed.insert((shard.key.clone(), lease)) {
+            client.io.spawn(renew(Arc::downgrade(client), shard.clone(), lease));
         }
         drop(inboxes);
         tenure
@@ -180,52 +180,41 @@ impl Drop for MailboxHold {
     }
 }
 
-/// Renews a client's holds in a shard each third of the shortest lease, with one step for all of
-/// one length; until there are none.
-async fn renew(client: Weak<Client>, shard: Shard) {
+/// Renews a client's holds of one lease in a shard each third of it, with one step for many; until
+/// there are none. Kinds that were opened with different leases have different tasks.
+async fn renew(client: Weak<Client>, shard: Shard, lease: Duration) {
     loop {
-        let Some(strong) = client.upgrade() else { return };
-        let mut held: BTreeMap<Duration, Vec<Weak<MailboxHold>>> = BTreeMap::new();
+        sleep_until(after((lease / 3).max(SHORTEST / 2))).await;
+        let Some(client) = client.upgrade() else { return };
+        let held: Vec<(String, Token)>;
         {
             // Dropped after the lock is: dropping the last reference takes that lock.
             let mut tenures = Vec::new();
-            let mut inboxes = strong.inboxes();
+            let mut inboxes = client.inboxes();
             tenures.extend(inboxes.held.values().filter_map(Weak::upgrade));
-            for tenure in tenures.iter().filter(|it| it.shard.key == shard.key) {
-                held.entry(tenure.lease).or_default().push(Arc::downgrade(tenure));
-            }
+            let ours = tenures.iter().filter(|it| it.shard.key == shard.key && it.lease == lease);
+            held = ours.map(|it| (it.actor.clone(), it.token.clone())).collect();
             if held.is_empty() {
                 // Under the lock, so that the next hold starts a new task.
-                inboxes.renewed.remove(&shard.key);
+                inboxes.renewed.remove(&(shard.key, lease));
                 return;
             }
             drop(inboxes);
         }
-        let shortest = held.keys().min().copied().unwrap_or(LONGEST);
-        drop(strong);
-        sleep_until(after((shortest / 3).max(SHORTEST / 2))).await;
-        let Some(client) = client.upgrade() else { return };
-        for (lease, tenures) in held {
-            for some in tenures.chunks(RENEWED_AT_ONCE) {
-                let drained: Vec<_> = some
-                    .iter()
-                    .filter_map(Weak::upgrade)
-                    .map(|tenure| (tenure.actor.clone(), tenure.token.clone()))
-                    .collect();
-                let (sent, act) =
-                    (Moment::now(), MailboxAct::Renew { drained: drained.clone(), lease });
-                let Ok(MailboxAnswer::Renewed(renewed)) =
-                    shard.step(&client, act, after(lease / 3)).await.0
-                else {
-                    continue;
-                };
-                for ((_, token), held) in drained.iter().zip(renewed) {
-                    let tenure = client.inboxes().held.get(token).and_then(Weak::upgrade);
-                    match tenure {
-                        Some(tenure) if held => tenure.lasts(sent),
-                        Some(tenure) => tenure.tenure.lose(),
-                        None => {}
-                    }
+        for drained in held.chunks(RENEWED_AT_ONCE) {
+            let (sent, act) =
+                (Moment::now(), MailboxAct::Renew { drained: drained.to_vec(), lease });
+            let Ok(MailboxAnswer::Renewed(renewed)) =
+                shard.step(&client, act, after(lease / 3)).await.0
+            else {
+                continue;
+            };
+            for ((_, token), held) in drained.iter().zip(renewed) {
+                let tenure = client.inboxes().held.get(token).and_then(Weak::upgrade);
+                match tenure {
+                    Some(tenure) if held => tenure.lasts(sent),
+                    Some(tenure) => tenure.tenure.lose(),
+                    None => {}
                 }
             }
         }
