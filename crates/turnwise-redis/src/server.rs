@@ -129,10 +129,11 @@ impl RedisStore {
         let tcp = TcpSettings::default().set_nodelay(true);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
         let client = Client::open(info).map_err(wrong)?;
+        let channels = format!("{prefix}:notices:");
         Ok(RedisStore {
             client,
-            scripts: Scripts::new(),
-            channels: format!("{prefix}:notices:"),
+            scripts: Scripts::new(&channels, REMEMBERED),
+            channels,
             patience,
             listeners: Arc::default(),
             links: Mutex::default(),
@@ -147,7 +148,10 @@ impl RedisStore {
     /// Sets how long a record of a lock, of slots or of a job outlives its last use. The default is
     /// ten minutes, which is also the minimum.
     pub fn remember(mut self, time: Duration) -> Self {
-        self.scripts.kept = time.max(REMEMBERED);
+        let time = time.max(REMEMBERED);
+        if self.scripts.kept != time {
+            self.scripts = Scripts::new(&self.channels, time);
+        }
         self
     }
 

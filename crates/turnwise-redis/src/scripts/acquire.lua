@@ -1,11 +1,10 @@
 -- Takes a free place, or adds a queue entry.
 --
--- KEYS[3]  exists if the request was given up for good
--- ARGV[5]  token   ARGV[6]  lease   ARGV[7]  lifetime of the queue entry; 0: no queue entry
+-- ARGV[2]  token   ARGV[3]  lease   ARGV[4]  lifetime of the queue entry; absent: no queue entry
 --
--- {2, fence, place} granted | {1, ahead, busy} queued | {0, busy} busy | {-1} gone
-if redis.call('EXISTS', KEYS[3]) == 1 then return {-1} end
-local token, till, alive = ARGV[5], now + ARGV[6], tonumber(ARGV[7])
+-- fence: granted, place 1 | {2, fence, place} granted | {1, ahead, busy} queued | {0, busy} busy | {-1} gone
+local token, till, alive = ARGV[2], now + ARGV[3], tonumber(ARGV[4])
+if redis.call('EXISTS', K .. ':x:' .. token) == 1 then return {-1} end
 local i = holding(token)
 if i then
   renew(i, till)
@@ -16,7 +15,7 @@ if i then
   grant(i, token, till)
   return {2, f, i}
 end
-if alive == 0 then return {0, busy()} end
+if not alive then return {0, busy()} end
 say()
 -- The rest of a queue whose record is gone does not count.
 if not k then redis.call('DEL', Q) end

@@ -1,21 +1,27 @@
--- The fast path of `acquire.lua`, for one place that is free and has no waiters. It reads only what
--- that needs. All other cases fall through to the general path below.
-local got = redis.call('HMGET', KEYS[1], 'f', 'x', 'c', 'k', 't1', 'u1')
-if ARGV[2] == '1' and not got[4] and (not got[3] or got[3] == '1') then
-  local clock = redis.call('TIME')
-  local now = clock[1] * 1000000 + clock[2]
-  local is_free = not got[5] or got[5] == '' or math.abs(tonumber(got[6])) <= now
-  if is_free and redis.call('EXISTS', KEYS[3]) == 0 then
-    local f = math.max((tonumber(got[1]) or 0) + 1, now, ARGV[4] + 1)
-    local till, kept, fence = now + ARGV[6], tonumber(ARGV[3]), string.format('%.0f', f)
-    local last = math.ceil(till / 1000) + kept
-    if got[3] and got[2] and tonumber(got[2]) >= last - math.floor(kept / 10) then
-      redis.call('HSET', KEYS[1], 't1', ARGV[5], 'u1', till, 'g1', fence, 'f', fence)
-    else
-      redis.call('HSET', KEYS[1], 't1', ARGV[5], 'u1', till, 'g1', fence, 'f', fence, 'c', 1,
-        'x', last)
-      redis.call('PEXPIREAT', KEYS[1], last)
+-- The fast path of `acquire.lua`, for one place that is free, or held while the request is not to
+-- wait, and a record that is a string, or new. All other cases fall through to the general path
+-- below.
+local K, token = KEYS[1], ARGV[2]
+local above = ARGV[1] == '1' and 0 or tonumber(string.match(ARGV[1], '^1:(%d+)$'))
+if above then
+  local got = redis.call('MGET', K, K .. ':x:' .. token)
+  local whole = got[1]
+  if not got[2] and (whole or redis.call('EXISTS', K) == 0) then
+    local clock = redis.call('TIME')
+    local now, u, f, x, n = clock[1] * 1000000 + clock[2], 0, 0, 0, 0
+    if whole then u, f, x, n = struct.unpack('<dddH', whole) end
+    if n == 0 or u <= now then
+      f, u = math.max(f + 1, now, above + 1), now + ARGV[3]
+      local rest = token .. string.sub(whole or '', 27 + n)
+      if x >= u / 1000 + kept * 0.9 then
+        redis.call('SET', K, struct.pack('<dddH', u, f, x, #token) .. rest, 'KEEPTTL')
+      else
+        x = math.ceil(u / 1000) + kept
+        redis.call('SET', K, struct.pack('<dddH', u, f, x, #token) .. rest, 'PXAT', x)
+      end
+      return f
+    elseif not ARGV[4] and string.sub(whole, 27, 26 + n) ~= token then
+      return {0, u - now}
     end
-    return {2, f, 1}
   end
 end

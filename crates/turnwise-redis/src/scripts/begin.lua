@@ -1,9 +1,9 @@
 -- Begins a job in the place that is held, which is dirty from now on until the job ends.
 --
--- ARGV[5]  token
+-- ARGV[2]  token
 --
 -- {1, 1 if it is dirty from a job that has not ended, or 0} begun | {0} it is not held
-local token = ARGV[5]
+local token = ARGV[2]
 local i = holding(token)
 if not i then return {0} end
 -- '1' if the place was dirty before, else '0'; then the token.

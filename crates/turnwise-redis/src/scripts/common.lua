@@ -4,25 +4,43 @@
 --          when it is kept, c number of places; of each place i: ti token, empty if it is free,
 --          ui until, negative if its request has not picked it up, gi fence; a:TOKEN until when the
 --          queue entry of a waiting request is kept; di the mark of a job that has begun: see
---          `begin.lua`. With several places also: m the highest one
---          that was ever given, p:TOKEN the place of a holder; and two sorted sets:
---            KEYS[1]:u    held places, by the ends of their leases
---            KEYS[1]:b    released places, by their numbers
--- KEYS[2]  queue, a sorted set: TOKEN by its queue number. Without k it is empty
--- ARGV[1]  prefix of the channels of notices; a client's number follows
--- ARGV[2]  number of places, as this client has it
--- ARGV[3]  time that a record outlives its holds, its queue and its ticks (ms)
--- ARGV[4]  lower bound of the fences that are issued, exclusive
+--          `begin.lua`. With several places also: m the highest one that was ever given, p:TOKEN
+--          the place of a holder
+-- ARGV[1]  number of places, as this client has it. Behind a colon: the lower bound of the fences
+--          that are issued, exclusive, unless it is 0
+--
+-- Other keys of the object:
+--   KEYS[1]:q        queue, a sorted set: TOKEN by its queue number. Without k it is empty
+--   KEYS[1]:x:TOKEN  exists if the request was given up for good
+--   KEYS[1]:u        held places of several, by the ends of their leases: a sorted set
+--   KEYS[1]:b        released places of several, by their numbers: a sorted set
+--
+-- Constants before this text: `channels`, the prefix of the channels of notices, which a client's
+-- number follows; `kept`, the time that a record outlives its holds, its queue and its ticks (ms).
+--
+-- The record of one place is a string while it has no queue, no ticks and no jobs, which fast paths
+-- read and write as a whole: '<dddH' until when it is held, or 0; f; x; the length of the holder's
+-- token. That token and r follow; of a free place r alone. It becomes a hash here.
 --
 -- {-3, places} other clients, which hold or wait, use another number of places
 --
 -- Times are microseconds of this server's clock. Of several places only those are read that a step
 -- needs, so its cost does not depend on their number.
-local K, Q, channels, asked = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
-local kept, above = tonumber(ARGV[3]), tonumber(ARGV[4])
+local K = KEYS[1]
+local Q = K .. ':q'
+local asked, above = string.match(ARGV[1], '^(%d+):?(%d*)$')
+asked, above = tonumber(asked), tonumber(above) or 0
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
+local whole = redis.call('MGET', K)[1]
+if whole then
+  local till, fence, last, n = struct.unpack('<dddH', whole)
+  redis.call('DEL', K)
+  redis.call('HSET', K, 'f', fence, 'r', string.sub(whole, 27 + n), 'x', last, 'c', 1,
+    't1', string.sub(whole, 27, 26 + n), 'u1', till, 'g1', fence)
+  redis.call('PEXPIREAT', K, last)
+end
 local got = redis.call('HMGET', K, 'f', 'r', 'k', 'x', 'c', 'm', 't1', 'u1', 'g1')
 local f, r, k, x = tonumber(got[1]) or 0, got[2], got[3], tonumber(got[4]) or 0
 local known = tonumber(got[5])
@@ -181,6 +199,16 @@ local function settle()
       tell(head, '+')
       i = free()
     end
+  end
+end
+
+-- Makes the record of a place that was released a string again. It has these seven fields, or more
+-- than a string keeps.
+local function shorten()
+  if not many and not t[1] and redis.call('HLEN', K) == 7 then
+    x = math.ceil(now / 1000) + kept
+    local whole = struct.pack('<dddH', 0, f, x, 0) .. redis.call('HGET', K, 'r')
+    redis.call('SET', K, whole, 'PXAT', x)
   end
 end
 

@@ -1,9 +1,9 @@
 -- Takes a place from its holder.
 --
--- ARGV[5]  place
+-- ARGV[2]  place
 --
 -- {1} it was held | {0} it was free
-local i = tonumber(ARGV[5])
+local i = tonumber(ARGV[2])
 if many then load(i) end
 if not t[i] then return {0} end
 tell(t[i], '-')

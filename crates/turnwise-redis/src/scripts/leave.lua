@@ -1,11 +1,10 @@
 -- Releases a place, or removes a queue entry.
 --
--- KEYS[3]  marks a request that was given up for good
--- ARGV[5]  token   ARGV[6]  time that copies of its requests may arrive (ms); 0: none will
+-- ARGV[2]  token   ARGV[3]  time that copies of its requests may arrive (ms); absent: none will
 --
--- {1} released | {0} it did not hold
-local token, late = ARGV[5], tonumber(ARGV[6])
-if late > 0 then redis.call('SET', KEYS[3], 1, 'PX', late) end
+-- 1 released | 0 it did not hold
+local token, late = ARGV[2], ARGV[3]
+if late then redis.call('SET', K .. ':x:' .. token, 1, 'PX', late) end
 local i = holding(token)
 if i then
   if many then
@@ -17,7 +16,8 @@ if i then
   end
   settle()
   forget_soon()
-  return {1}
+  shorten()
+  return 1
 end
 if redis.call('ZREM', Q, token) == 1 then redis.call('HDEL', K, 'a:' .. token) end
-return {r == token and 1 or 0}
+return r == token and 1 or 0

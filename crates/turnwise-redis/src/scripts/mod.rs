@@ -24,12 +24,12 @@ const NEEDS_NONE: &str = "#!lua flags=allow-oom\n";
 const SOURCES: [(&str, &str, &str); 11] = [
     (NEEDS_MEMORY, include_str!("acquire_free.lua"), include_str!("acquire.lua")),
     (NEEDS_NONE, "", include_str!("refresh.lua")),
-    (NEEDS_NONE, "", include_str!("renew.lua")),
+    (NEEDS_NONE, include_str!("keep_alone.lua"), include_str!("renew.lua")),
     (NEEDS_NONE, include_str!("leave_alone.lua"), include_str!("leave.lua")),
     (NEEDS_NONE, "", include_str!("force.lua")),
     (NEEDS_NONE, "", include_str!("look.lua")),
     (NEEDS_MEMORY, "", include_str!("attend.lua")),
-    (NEEDS_NONE, "", include_str!("confirm.lua")),
+    (NEEDS_NONE, include_str!("keep_alone.lua"), include_str!("confirm.lua")),
     (NEEDS_NONE, "", include_str!("begin.lua")),
     (NEEDS_NONE, "", include_str!("end.lua")),
     (NEEDS_NONE, "", include_str!("repair.lua")),
@@ -44,20 +44,27 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    pub(crate) fn new() -> Self {
+    /// Scripts of a store whose channels of notices begin with this prefix. What is the same in
+    /// each step of a record is part of their text: each argument costs a server a thirtieth of a
+    /// lock that is free.
+    pub(crate) fn new(channels: &str, kept: Duration) -> Self {
+        let (channels, time) = (literal(channels), micros(kept) / 1000);
+        let constants = format!("local channels, kept = {channels}, {time}\n");
         let script = |parts: &[&str]| {
             let text = parts.concat();
             let name = sha1_smol::Sha1::from(&text).digest().to_string();
             (name, text)
         };
-        let records = SOURCES.iter().map(|(flags, most, all)| script(&[flags, most, COMMON, all]));
+        let records = SOURCES.iter();
+        let records =
+            records.map(|(flags, most, all)| script(&[flags, &constants, most, COMMON, all]));
         let admissions = admission::SOURCES.iter();
         let admissions = admissions.map(|(flags, body)| script(&[flags, admission::COMMON, body]));
         let mailboxes = mailbox::SOURCES.iter();
         let mailboxes = mailboxes.map(|(flags, body)| script(&[flags, mailbox::COMMON, body]));
         let renewals = script(&[NEEDS_NONE, include_str!("renew_all.lua")]);
         let all = records.chain(admissions).chain(mailboxes).chain([renewals]).collect();
-        Scripts { kept: REMEMBERED, all }
+        Scripts { kept, all }
     }
 
     /// Returns the command of a step: with the hash of its script, or with its text. For a cluster
@@ -80,8 +87,9 @@ impl Scripts {
             Step::RenewAll { .. } => self.all.len() - 1,
         };
         let (name, text) = &self.all[index];
-        let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
-        cmd.arg(if whole { text } else { name });
+        // Enough for a lock, whose command grows no further.
+        let mut cmd = Cmd::with_capacity(8, 256);
+        cmd.arg(if whole { "EVAL" } else { "EVALSHA" }).arg(if whole { text } else { name });
         let never = in_cluster.then(|| format!("{}:never", op.key));
         let (never, more) = (never.as_slice(), usize::from(in_cluster));
         if let Step::Admission(step) = &op.step {
@@ -105,23 +113,16 @@ impl Scripts {
             }
             return cmd;
         }
-        let queue = format!("{}:q", op.key);
-        match &op.step {
-            Step::Acquire { token, .. }
-            | Step::Leave { token, .. }
-            | Step::End { token, .. }
-            | Step::Attend { token, .. } => {
-                let gone = format!("{}:x:{}", op.key, token.as_str());
-                cmd.arg(3 + more).arg(&op.key).arg(queue).arg(gone)
-            }
-            _ => cmd.arg(2 + more).arg(&op.key).arg(queue),
+        cmd.arg(1 + more).arg(&op.key).arg(never);
+        match op.above {
+            0 => cmd.arg(op.places),
+            above => cmd.arg(format!("{}:{above}", op.places)),
         };
-        cmd.arg(never);
-        cmd.arg(channels).arg(op.places).arg(micros(self.kept) / 1000).arg(op.above);
+        // Copies of requests may arrive for this time. Absent: none will.
+        let late = |late: &bool| late.then(|| micros(REMEMBERED) / 1000);
         match &op.step {
             Step::Acquire { token, lease, alive } => {
-                cmd.arg(token.as_str()).arg(micros(*lease));
-                cmd.arg(alive.map_or(0, micros))
+                cmd.arg(token.as_str()).arg(micros(*lease)).arg(alive.map(micros))
             }
             Step::Refresh { tokens, alive } => {
                 cmd.arg(micros(*alive));
@@ -129,18 +130,14 @@ impl Scripts {
             }
             Step::Renew { token, lease } => cmd.arg(token.as_str()).arg(micros(*lease)),
             Step::Confirm { token, fence, lease } => {
-                cmd.arg(token.as_str()).arg(*fence).arg(micros(*lease))
+                cmd.arg(token.as_str()).arg(micros(*lease)).arg(*fence)
             }
-            Step::Leave { token, late } => {
-                let late = if *late { REMEMBERED } else { Duration::ZERO };
-                cmd.arg(token.as_str()).arg(micros(late) / 1000)
-            }
+            Step::Leave { token, late: copies } => cmd.arg(token.as_str()).arg(late(copies)),
             Step::Force { place } | Step::Repair { place } => cmd.arg(*place),
             Step::Begin { token } => cmd.arg(token.as_str()),
-            Step::End { token, quarantine, late } => {
-                let late = if *late { REMEMBERED } else { Duration::ZERO };
+            Step::End { token, quarantine, late: copies } => {
                 let long = if *quarantine { LONGEST } else { Duration::ZERO };
-                cmd.arg(token.as_str()).arg(micros(late) / 1000).arg(micros(long))
+                cmd.arg(token.as_str()).arg(micros(long)).arg(late(copies))
             }
             Step::Look | Step::Admission(_) | Step::Mailbox(_) | Step::RenewAll { .. } => &mut cmd,
             Step::Attend { token, every, offset, lease, overlap } => {
@@ -156,10 +153,24 @@ fn micros(duration: Duration) -> u64 {
     duration.min(LONGEST).as_micros() as u64
 }
 
+/// Returns a text as a literal of Lua.
+fn literal(text: &str) -> String {
+    let byte = |byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b':' => char::from(byte).to_string(),
+        byte => format!("\\{byte:03}"),
+    };
+    format!("'{}'", text.bytes().map(byte).collect::<String>())
+}
+
 /// Parses a script's reply.
 pub(crate) fn answer(step: &Step, reply: Value) -> Result<Answer, StoreError> {
-    let read = match &reply {
-        Value::Array(values) => read(step, values),
+    let read = match (&reply, step) {
+        (Value::Int(fence), Step::Acquire { .. }) => {
+            u64::try_from(*fence).ok().map(|fence| Answer::Granted { fence, place: 1 })
+        }
+        (Value::Int(1), Step::Leave { .. } | Step::End { .. }) => Some(Answer::Released),
+        (Value::Int(_), Step::Leave { .. } | Step::End { .. }) => Some(Answer::NotHeld),
+        (Value::Array(values), _) => read(step, values),
         _ => None,
     };
     let odd = || StoreError::WrongStore { needs: format!("an answer other than {reply:?}") };
@@ -205,8 +216,7 @@ fn read(step: &Step, values: &[Value]) -> Option<Answer> {
             let held = (0..renewals.len()).map(|index| Some(number(index)? == 1));
             Answer::Renewed(held.collect::<Option<_>>()?)
         }
-        Step::Leave { .. } | Step::End { .. } if number(0)? == 1 => Answer::Released,
-        Step::Leave { .. } | Step::End { .. } => Answer::NotHeld,
+        Step::Leave { .. } | Step::End { .. } => return None,
         Step::Begin { .. } if number(0)? == 1 => Answer::Begun { dirty: number(1)? == 1 },
         Step::Begin { .. } => Answer::Lost,
         Step::Force { .. } | Step::Repair { .. } => Answer::Forced(number(0)? == 1),

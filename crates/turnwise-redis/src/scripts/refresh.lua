@@ -1,11 +1,11 @@
 -- Extends queue entries.
 --
--- ARGV[5]  lifetime   ARGV[6...]  tokens
+-- ARGV[2]  lifetime   ARGV[3...]  tokens
 --
 -- {busy, standing of each...}: 0 nowhere, 1 queued, 2 holds
-local till, any = now + ARGV[5], false
+local till, any = now + ARGV[2], false
 local answer = {busy()}
-for i = 6, #ARGV do
+for i = 3, #ARGV do
   local token, standing = ARGV[i], 0
   if holding(token) then
     standing = 2
