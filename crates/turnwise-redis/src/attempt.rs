@@ -28,6 +28,7 @@ use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
 use crate::business::{Business, Handles};
 use crate::error::LockError;
 use crate::io::Io;
+use crate::report::Reports;
 
 /// The caller of an attempt, as the attempt's future sees it.
 #[derive(Clone)]
@@ -128,6 +129,8 @@ pub(crate) struct Home {
     callers: Mutex<Callers>,
     /// `None` if callers make no attempts themselves.
     threads: Option<Threads>,
+    /// `None` if the client's thread makes all reports.
+    pub(crate) reports: Option<Arc<Reports>>,
     /// The interval at which attempts of callers are checked: shorter than the lifetimes of queue
     /// entries and holds.
     pause: Duration,
@@ -156,6 +159,7 @@ impl Home {
             business: business.clone(),
             callers: Mutex::default(),
             threads: by_callers.then(Threads::default),
+            reports: by_callers.then(|| Reports::new(io)),
             pause: (place.min(lease) / 6).min(Duration::from_millis(250)),
             old: place / 2,
         }

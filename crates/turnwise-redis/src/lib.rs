@@ -25,6 +25,7 @@ mod news;
 mod record;
 mod refused;
 mod remote;
+mod report;
 mod requests;
 mod rows;
 mod scripts;

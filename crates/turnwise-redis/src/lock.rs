@@ -245,6 +245,7 @@ pub(crate) async fn acquire(
         match request.ask(&caller, step, until).await {
             Ok(Answer::Granted { fence, place }) => {
                 request.is_granted();
+                request.is_granted_to(&caller);
                 let renewed = wanted.lease.is_none();
                 let hold = Hold::of(&request, name, (fence, place), sent, lease, renewed);
                 return Ok(Guard::of(hold, request, renewed));

@@ -4,9 +4,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use turnwise_locks::{Fence, Owner};
@@ -39,6 +40,8 @@ pub(crate) struct Request {
     /// The number of shares. It grows under the lock of the requests.
     shares: AtomicUsize,
     sent: Sent,
+    /// The runtime of the caller that was granted it, which has a connection.
+    granted_in: OnceLock<runtime::Id>,
     pub(crate) news: News,
     /// The hold, once it is granted.
     pub(crate) hold: Mutex<Weak<Hold>>,
@@ -51,11 +54,19 @@ pub(crate) struct Requests {
     all: HashMap<Token, Weak<Request>>,
     owners: HashMap<(Owner, String), Weak<Request>>,
     waiting: BTreeMap<String, Vec<Token>>,
-    /// Objects for which a release is on its way to the store, and how many.
-    told: HashMap<String, usize>,
+    /// Objects for which a release is on its way to the store.
+    told: HashMap<String, Told>,
     holds: BTreeMap<Token, Kept>,
     /// The time of the next check of the holds. `None` if there are none.
     kept_at: Option<Instant>,
+}
+
+/// Releases of an object that are on their way to the store.
+#[derive(Default)]
+struct Told {
+    count: usize,
+    /// The runtime that sends all of them.
+    by: Option<runtime::Id>,
 }
 
 /// A hold that the client's thread renews.
@@ -90,8 +101,8 @@ impl Drop for Tells {
     fn drop(&mut self) {
         let mut requests = self.client.requests();
         if let Entry::Occupied(mut told) = requests.told.entry(std::mem::take(&mut self.key)) {
-            *told.get_mut() -= 1;
-            if *told.get() == 0 {
+            told.get_mut().count -= 1;
+            if told.get().count == 0 {
                 told.remove();
             }
         }
@@ -143,6 +154,7 @@ impl Request {
             owner,
             shares: AtomicUsize::new(1),
             sent: Sent::default(),
+            granted_in: OnceLock::new(),
             news: News::default(),
             hold: Mutex::default(),
         });
@@ -166,14 +178,17 @@ impl Request {
         step: Step,
         until: Instant,
     ) -> Result<Answer, StoreError> {
-        let told = self.is_told_of();
-        if told {
+        let told = self.client.requests().told.get(&self.key).map(|told| told.by);
+        if let Some(by) = told
+            && (by.is_none() || by != Handle::try_current().ok().map(|runtime| runtime.id()))
+        {
             // The release goes first, over the connection of the client's thread.
             caller.moves().await;
         }
         let op = self.op(step);
         let answer = self.sent.by(self.client.call_by(caller, &op, until)).await;
-        let (Ok(Answer::Busy { .. } | Answer::StillRunning { .. }), true) = (&answer, told) else {
+        let (Ok(Answer::Busy { .. } | Answer::StillRunning { .. }), Some(_)) = (&answer, told)
+        else {
             return answer;
         };
         // In most cases a release has arrived before. One that had to be repeated may not have:
@@ -248,6 +263,15 @@ impl Request {
         self.wake();
     }
 
+    /// Records the runtime of a caller that polls the request still, and so has a connection there.
+    pub(crate) fn is_granted_to(&self, caller: &Caller) {
+        if caller.is_here()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let _ = self.granted_in.set(runtime.id());
+        }
+    }
+
     /// Unregisters the queue entry.
     fn waits_no_more(&self) {
         let mut requests = self.client.requests();
@@ -258,12 +282,16 @@ impl Request {
 
     /// Returns the step that reports the end to the store, unless that was done, or nothing was
     /// sent.
-    fn leaving(&self) -> Option<(Op, Tells)> {
+    fn leaving(&self, by: Option<runtime::Id>) -> Option<(Op, Tells)> {
         let step = Step::Leave { token: self.token.clone(), late: self.sent.is_late() };
         if !self.sent.ends() {
             return None;
         }
-        *self.client.requests().told.entry(self.key.clone()).or_default() += 1;
+        let mut requests = self.client.requests();
+        let told = requests.told.entry(self.key.clone()).or_default();
+        told.by = by.filter(|_| told.count == 0 || told.by == by);
+        told.count += 1;
+        drop(requests);
         Some((self.op(step), Tells { client: self.client.clone(), key: self.key.clone() }))
     }
 }
@@ -272,16 +300,32 @@ impl Drop for Request {
     fn drop(&mut self) {
         self.waits_no_more();
         self.client.requests().all.remove(&self.token);
-        if let Some((op, tells)) = self.leaving() {
-            let client = self.client.clone();
-            self.client.spawn(async move {
-                let _tells = tells;
-                let until = client.patience();
-                // If the store does not receive it, the queue entry or the lease expires.
-                let _ = client.call(&op, until).await;
-            });
-        }
+        let here = Handle::try_current().ok();
+        let here = here.filter(|runtime| self.granted_in.get() == Some(&runtime.id()));
+        let reports = self.client.home.reports.clone().zip(here);
+        let Some((op, tells)) = self.leaving(reports.as_ref().map(|(_, here)| here.id())) else {
+            return;
+        };
+        let client = self.client.clone();
+        let Some((reports, here)) = reports else { return report(client, op, tells) };
+        let (store, sent, under_way) =
+            (client.store.clone(), op.clone(), client.business.under_way());
+        let sends = async move { store.call(&sent).await.is_ok() };
+        reports.send(&here, sends, move || {
+            let _under_way = under_way;
+            report(client, op, tells);
+        });
     }
+}
+
+/// Reports an end to the store from the client's thread.
+fn report(client: Arc<Client>, op: Op, tells: Tells) {
+    client.clone().spawn(async move {
+        let _tells = tells;
+        let until = client.patience();
+        // If the store does not receive it, the queue entry or the lease expires.
+        let _ = client.call(&op, until).await;
+    });
 }
 
 /// A share in a request: of one that asks, or holds, by its token.
@@ -301,7 +345,7 @@ impl Share {
                 requests.owners.remove(owner);
             }
         }
-        Ok(self.leaving())
+        Ok(self.leaving(None))
     }
 }
 

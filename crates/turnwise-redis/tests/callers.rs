@@ -323,6 +323,79 @@ fn a_store_that_panics_takes_no_runtime_away() {
     assert!(called.len() == 10 && called.iter().all(|it| *it == thread::current().id()));
 }
 
+/// A runtime that is no longer driven sends nothing, and neither does one that has ended.
+#[test]
+fn what_is_dropped_in_a_runtime_is_told_although_that_does_not_go_on() {
+    let server = Server::start();
+    let remote = Remote::connect(&server.url()).unwrap();
+    let (locks, runtime) = (remote.locks(), runtime());
+    let is_free = || remote.locks().info("a").wait().unwrap().is_none();
+    for _ in 0..20 {
+        // The drop is the last thing that it does.
+        runtime.block_on(async { drop(locks.lock("a").await.unwrap()) });
+        until("it is told", is_free);
+        // The drop blocks what drives it.
+        let free = runtime.block_on(async {
+            drop(locks.lock("a").await.unwrap());
+            remote.flush(Duration::from_secs(30))
+        });
+        assert!(free && is_free());
+    }
+    // Its tasks are dropped with it.
+    let (held, holds) = std::sync::mpsc::channel();
+    let of = locks.clone();
+    runtime.spawn(async move {
+        let _guard = of.lock("a").await.unwrap();
+        held.send(()).unwrap();
+        std::future::pending::<()>().await;
+    });
+    runtime.block_on(async {
+        while holds.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+    });
+    drop(runtime);
+    until("it is told", is_free);
+}
+
+/// A store in which the first release has no answer, and no effect.
+#[derive(Debug)]
+struct Loses {
+    store: MemoryStore,
+    released: AtomicUsize,
+}
+
+impl Store for Loses {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(async move {
+            if matches!(op.step, Step::Leave { .. }) && self.released.fetch_add(1, SeqCst) == 0 {
+                tokio::task::yield_now().await;
+                return Err(StoreError::TimedOut { effect: Effect::Unknown });
+            }
+            self.store.call(op).await
+        })
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.store.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.store.forget(client);
+    }
+}
+
+#[test]
+fn what_is_dropped_in_a_runtime_is_told_again_if_it_is_lost() {
+    let store = Loses { store: MemoryStore::new(), released: AtomicUsize::new(0) };
+    let locks = Remote::builder().over(store).unwrap().locks();
+    let limits = Limits::wait(Duration::from_secs(30)).lease(Duration::from_secs(600));
+    runtime().block_on(async {
+        drop(locks.lock_within("a", limits).await.unwrap());
+        locks.lock_within("a", limits).await.unwrap().release().await.unwrap();
+    });
+}
+
 /// Panics if it is woken.
 struct Panics;
 
