@@ -153,7 +153,7 @@ impl From<Failure> for StoreError {
             }
             Some(DiskFull) => StoreError::Refused { refusal: Refusal::Full, step, why },
             Some(NotADatabase) => {
-                StoreError::WrongStore { needs: format!("a file of its own: {why}") }
+                StoreError::WrongStore { needs: format!("an SQLite database at this path: {why}") }
             }
             _ => StoreError::Refused { refusal: Refusal::Other, step, why },
         }
