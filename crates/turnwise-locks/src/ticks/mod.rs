@@ -99,7 +99,8 @@ pub enum NotMine {
     Taken {
         /// The tick that is over for this job.
         tick: TickNumber,
-        /// The time until the next tick begins.
+        /// The time until the next tick begins. A [nearest](OncePerTick::nearest) one may be had
+        /// half a step before.
         next: Duration,
     },
     /// A run of an earlier tick is under way. The tick of the call is not taken by that: another
