@@ -242,9 +242,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     /// closure. It goes on, whether anybody polls the [`Run`] or not, in the registry's
     /// [executor](KeyedBuilder::executor), or without one in
     /// [`ThreadPool::global`](turnwise::ThreadPool::global); with the feature `tokio`, in the tokio
-    /// runtime that this thread is in. Tokio's timers and sockets panic elsewhere ("there is no
-    /// reactor running"): turn the feature on, or give the registry a `Tokio` executor. One
-    /// allocation carries closure, future and outcome.
+    /// runtime that it is woken from. Tokio's timers and sockets panic elsewhere ("there is no
+    /// reactor running"). A `Tokio` executor has them in each poll. Without it, a closure that uses
+    /// them awaits nothing that is woken outside of the runtime, such as the limit of another wait.
+    /// One allocation carries closure, future and outcome.
     ///
     /// Its limits are those of `start`. **The lease cuts it**: at the await that it is at, when its
     /// lease is over, or comes to later, its future is dropped, and its outcome is
