@@ -15,7 +15,7 @@ use turnwise::{Actor, Clock, Context, Handler, MonotonicClock, Reason, VirtualCl
 use crate::face::Handle;
 use crate::ledger::{BACK, Kind, NOBODY, RUN, Token, finding, flags, is_current, mark};
 use crate::plan::{Body, FUTURES, Letter, Room, Runs, Time, Touch};
-use crate::user::{Mail, State, World, called, caught, panics};
+use crate::user::{Last, Mail, State, World, called, caught, panics};
 
 const FIRED: u32 = 1;
 /// A cancel is under way, whose success is not known yet.
@@ -471,7 +471,11 @@ pub fn tell_every(
     let every = Every::step(micros_of(micros).max(Duration::from_micros(200))).catch_up(3);
     let every = if micros % 2 == 0 { every } else { every.first_after(Duration::from_micros(10)) };
     let timer = match micros % 3 {
-        0 => actor.posted().send_every(every, move |state| beat.clone().run(state)),
+        0 => actor.posted().send_every(every, move |state| {
+            // The clone is part of the turn, which may end by its panic.
+            let _last = Last(to);
+            beat.clone().run(state);
+        }),
         _ => actor.posted().tell_every(every, beat),
     };
     if let Ok(timer) = timer {
