@@ -30,7 +30,9 @@ use crate::plan::{
 };
 use crate::timing::{Beat, Delayed};
 use crate::turns::ByHand;
-use crate::user::{Answer, Last, Mail, OddClock, State, World, asks, called, caught, is_claimed};
+use crate::user::{
+    Answer, Last, Mail, OddClock, State, World, asks, called, caught, is_claimed, posts,
+};
 
 pub type Handle = Actor<State>;
 pub type Weak = WeakActor<State>;
@@ -337,7 +339,7 @@ fn came_back(id: u32) {
 /// Sends. Returns true if the message was accepted.
 #[expect(clippy::result_large_err, reason = "a message that is refused comes back by value")]
 pub fn send(actor: &Handle, how: How, limit: Limit, mail: Mail) -> bool {
-    let id = Before::of(&mail);
+    let (id, at) = (Before::of(&mail), mail.id());
     let waiting = || actor.waiting();
     match how {
         How::Send if mail.is_large() => {
@@ -352,10 +354,12 @@ pub fn send(actor: &Handle, how: How, limit: Limit, mail: Mail) -> bool {
         How::Tell => retried(actor.tell(mail), id, |mail| actor.tell(mail)),
         How::Post => {
             let message = move |state: &mut State| drop(mail.run(state));
-            retried(actor.posted().send(message), id, |message| actor.send(message))
+            let sent = posts(at, || actor.posted().send(message));
+            retried(sent, id, |message| actor.send(message))
         }
         How::PostTyped => {
-            retried(actor.posted().tell(mail), id, |mail| waiting().tell(mail).within(limit))
+            let sent = posts(at, || actor.posted().tell(mail));
+            retried(sent, id, |mail| waiting().tell(mail).within(limit))
         }
         How::Within(_) => {
             let message = move |state: &mut State| drop(mail.run(state));
@@ -573,12 +577,15 @@ pub enum Outcome {
 }
 
 pub fn ask(actor: &Handle, how: Asks, mail: Mail) -> Asked {
+    let id = mail.id();
     match how {
         Asks::Ask => Asked::Typed(actor.ask(mail)),
-        Asks::PostedAsk => Asked::Typed(actor.posted().ask(mail)),
+        Asks::PostedAsk => Asked::Typed(posts(id, || actor.posted().ask(mail))),
         Asks::Call if mail.is_large() => Asked::Closure(actor.call(large(mail))),
         Asks::Call => Asked::Closure(actor.call(move |state| mail.run(state))),
-        Asks::PostedCall => Asked::Closure(actor.posted().call(move |state| mail.run(state))),
+        Asks::PostedCall => {
+            Asked::Closure(posts(id, || actor.posted().call(move |state| mail.run(state))))
+        }
         Asks::Run if mail.is_large() => {
             let ballast = [0_u64; 16];
             Asked::Closure(actor.run(async move |state: &mut State| {
@@ -604,13 +611,12 @@ pub fn ask(actor: &Handle, how: Asks, mail: Mail) -> Asked {
             world.desk.keep_abort(slot, to, handle);
             Asked::Closure(reply)
         }
-        Asks::PostedRun => Asked::Closure(
-            actor
-                .posted()
-                .run(async move |state: &mut State| mail.stays(state, |_, _, _| ()).await),
-        ),
+        Asks::PostedRun => Asked::Closure(posts(id, || {
+            let posted = actor.posted();
+            posted.run(async move |state: &mut State| mail.stays(state, |_, _, _| ()).await)
+        })),
         Asks::AskAsync => Asked::Typed(actor.ask_async(mail)),
-        Asks::PostedAskAsync => Asked::Typed(actor.posted().ask_async(mail)),
+        Asks::PostedAskAsync => Asked::Typed(posts(id, || actor.posted().ask_async(mail))),
     }
 }
 

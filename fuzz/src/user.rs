@@ -68,6 +68,8 @@ thread_local! {
     static LETS_GO: Cell<Option<u32>> = const { Cell::new(None) };
     /// An executor of the program's own has been called.
     static EXECUTING: Cell<bool> = const { Cell::new(false) };
+    /// The message that this thread is posting.
+    static POSTS: Cell<Option<u32>> = const { Cell::new(None) };
     /// Calls may begin until this limit.
     static LIMITED: Cell<Option<Limited>> = const { Cell::new(None) };
     /// The number of its steps under way.
@@ -121,6 +123,21 @@ pub fn asks<R>(f: impl FnOnce() -> R) -> R {
 pub fn wakes<R>(f: impl FnOnce() -> R) -> R {
     let (_was, _waking) = (now(Doing::Poll), Waking(WAKING.replace(true)));
     f()
+}
+
+/// Posts this message, whose turn must not begin in the call.
+pub fn posts<R>(id: u32, f: impl FnOnce() -> R) -> R {
+    let _before = ResetPosts(POSTS.replace(Some(id)));
+    f()
+}
+
+/// Restores, when it is dropped, the message that is being posted.
+struct ResetPosts(Option<u32>);
+
+impl Drop for ResetPosts {
+    fn drop(&mut self) {
+        POSTS.set(self.0);
+    }
 }
 
 struct Waking(bool);
@@ -1906,6 +1923,9 @@ impl Mail {
     fn begins(&self, is_real: bool) {
         if is_real {
             self.world.entries[self.to].record.room.begins(self.token.id, self.born);
+            if POSTS.get() == Some(self.token.id) {
+                finding("a posted message runs in its call", &format!("actor {}", self.to));
+            }
         }
         self.token.run();
     }
