@@ -8,15 +8,18 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::registry::{AsKey, Comparing, comparing};
 use crate::sync::{Mutex, MutexGuard, shards};
 
-/// Keys and their values. A key is looked up in its shard, which is locked meanwhile.
-pub(crate) struct Map<K, V> {
-    shards: Box<[Shard<K, V>]>,
-    hasher: DefaultHashBuilder,
-}
+/// Tables behind a lock each: the hash of a key says which is the key's.
+pub(crate) struct Shards<T>(Box<[Shard<T>]>);
 
 // Two shards never share a line of the processor's cache, nor the line that is fetched with it.
 #[repr(align(128))]
-struct Shard<K, V>(Mutex<Entries<K, V>>);
+struct Shard<T>(Mutex<T>);
+
+/// Keys and their values. A key is looked up in its shard, which is locked meanwhile.
+pub(crate) struct Map<K, V> {
+    shards: Shards<Entries<K, V>>,
+    hasher: DefaultHashBuilder,
+}
 
 /// The entries of a shard.
 pub(crate) struct Entries<K, V> {
@@ -34,13 +37,27 @@ pub(crate) struct Entry<K, V> {
 /// Fewer entries than these are not worth a look.
 const SWEEP_FROM: usize = 64;
 
+impl<T> Shards<T> {
+    pub(crate) fn new(table: impl Fn() -> T) -> Self {
+        Shards((0..shards()).map(|_| Shard(Mutex::new(table()))).collect())
+    }
+
+    /// The table of the keys with this hash, locked.
+    pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
+        // Those of the table are the lowest bits.
+        self.0[(hash >> 32) as usize & (self.0.len() - 1)].lock()
+    }
+
+    /// The sum over all tables.
+    pub(crate) fn sum(&self, of: impl Fn(&T) -> usize) -> usize {
+        self.0.iter().map(|shard| of(&shard.lock())).sum()
+    }
+}
+
 impl<K, V> Map<K, V> {
     pub(crate) fn new() -> Self {
         let entries = || Entries { table: HashTable::new(), sweep_at: SWEEP_FROM };
-        Map {
-            shards: (0..shards()).map(|_| Shard(Mutex::new(entries()))).collect(),
-            hasher: DefaultHashBuilder::default(),
-        }
+        Map { shards: Shards::new(entries), hasher: DefaultHashBuilder::default() }
     }
 
     /// The hash of a key. User code.
@@ -54,22 +71,21 @@ impl<K, V> Map<K, V> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().table.len()).sum()
+        self.shards.sum(|entries| entries.table.len())
     }
 
     /// Uses the entries of the shard of this hash.
     pub(crate) fn shard<R>(&self, hash: u64, f: impl FnOnce(&mut Entries<K, V>) -> R) -> R {
-        // Those of the table are the lowest bits.
-        let mut entries = self.shards[(hash >> 32) as usize & (self.shards.len() - 1)].lock();
+        let mut entries = self.shards.lock(hash);
         let _comparing = Comparing::new();
         f(&mut entries)
     }
 }
 
-impl<K, V> Shard<K, V> {
+impl<T> Shard<T> {
     /// # Panics
     /// Inside the `Eq` of a key: the lock may be this thread's.
-    fn lock(&self) -> MutexGuard<'_, Entries<K, V>> {
+    fn lock(&self) -> MutexGuard<'_, T> {
         assert!(!comparing(), "the Eq of a key must not use a map of keys");
         self.0.lock()
     }
@@ -89,16 +105,6 @@ impl<K, V> Entries<K, V> {
     pub(crate) fn find_by(&mut self, hash: u64, is: impl Fn(&K) -> bool) -> Option<&mut V> {
         let entry = self.table.find_mut(hash, |entry| is(&entry.key))?;
         Some(&mut entry.value)
-    }
-
-    /// Takes the entry of a key out.
-    pub(crate) fn remove<Q>(&mut self, hash: u64, key: &Q) -> Option<Entry<K, V>>
-    where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
-        let found = self.table.find_entry(hash, |entry| entry.key.borrow() == key).ok()?;
-        Some(found.remove().0)
     }
 
     /// Puts a key in that is not there.

@@ -126,7 +126,9 @@ impl<K, S> table::Entry for Entry<K, S> {
     fn hash(&self) -> u64 {
         self.hash
     }
+}
 
+impl<K, S> table::Linked for Entry<K, S> {
     fn links(&mut self) -> &mut Links {
         match &mut self.body {
             Body::Mailbox { links, .. } => links,

@@ -13,6 +13,10 @@ use hashbrown::HashTable;
 /// The part of an entry that a table needs.
 pub(crate) trait Entry {
     fn hash(&self) -> u64;
+}
+
+/// The part that the chain of kept ones needs.
+pub(crate) trait Linked: Entry {
     fn links(&mut self) -> &mut Links;
 }
 
@@ -149,6 +153,13 @@ impl<E: Entry> Table<E> {
         });
     }
 
+    /// The first of the chain.
+    pub(crate) fn first_kept(&self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
+    }
+}
+
+impl<E: Linked> Table<E> {
     /// Puts an entry at the end of the chain of kept ones, in which it is not.
     pub(crate) fn keep(&mut self, at: u32) {
         let before = self.last;
@@ -172,11 +183,6 @@ impl<E: Entry> Table<E> {
             after => self.get(after).links().before = before,
         }
     }
-
-    /// The first of the chain.
-    pub(crate) fn first_kept(&self) -> Option<u32> {
-        (self.first != NONE).then_some(self.first)
-    }
 }
 
 fn full<E>(row: &mut [Place<E>], at: u32) -> &mut E {
@@ -197,6 +203,9 @@ mod tests {
             // Many of one hash.
             (self.0 % 97).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         }
+    }
+
+    impl Linked for Number {
         fn links(&mut self) -> &mut Links {
             &mut self.1
         }

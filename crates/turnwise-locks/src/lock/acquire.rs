@@ -466,7 +466,10 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
 
 impl<K: Send + Sync + 'static, G, E> Drop for Acquire<K, G, E> {
     fn drop(&mut self) {
-        self.abandon();
+        // What came to its guard has nothing left.
+        if self.place.is_some() || !matches!(self.stage, Stage::Taken) {
+            self.abandon();
+        }
     }
 }
 

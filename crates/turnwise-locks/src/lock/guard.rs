@@ -1,5 +1,6 @@
 //! What holds a lock.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -164,6 +165,24 @@ impl<K: Send + Sync + 'static> Held<K> {
                 (actor, hold_state)
             }
             Body::Fast(permit) => (permit.actor(), permit.known()),
+        }
+    }
+
+    /// The hash of its key, by the registry of its locks.
+    pub(super) fn hash(&self) -> u64 {
+        match &self.0 {
+            Body::Fat(fat) => fat.place().hash(),
+            Body::Thin(thin) => thin.place.hash,
+            Body::Fast(_) => unreachable!("a semaphore has no key"),
+        }
+    }
+
+    /// The values behind the locks.
+    pub(super) fn values(&self) -> Option<&(dyn Any + Send + Sync)> {
+        match &self.0 {
+            Body::Fat(fat) => fat.place().lock_set()?.values.as_deref(),
+            Body::Thin(thin) => thin.set.values.as_deref(),
+            Body::Fast(_) => None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The locks of a registry: what plain ones and those of readers and writers have in common.
 
+use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -106,8 +107,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     pub(super) fn new(capacity: u64, timing: Timing) -> Self {
         let make = Make::Plain(Box::new(move || Core::new(capacity)));
         let registry = Registry::new(make, None, None, false);
-        let (common, names) = (Common::new(timing.timers), None);
-        Keys { set: Arc::new(LockSet { registry, common, capacity, names }) }
+        let (common, names, values) = (Common::new(timing.timers), None, None);
+        Keys { set: Arc::new(LockSet { registry, common, capacity, names, values }) }
     }
 
     pub(super) fn acquire<A, G, E>(
@@ -179,6 +180,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
             actor.try_with(|slot| slot.state.as_mut().is_some_and(look)).unwrap_or(true)
         };
         mailbox.is_none_or(looks)
+    }
+
+    /// The hash of a key. User code.
+    pub(super) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.set.registry.hash(key)
     }
 
     pub(super) fn capacity(&self) -> u64 {
@@ -257,12 +263,23 @@ fn refused(why: &NotStarted) -> LockError {
 }
 
 impl<K: Send + Sync + 'static> Keys<K> {
+    /// Before there is a clone of these locks.
+    fn set(&mut self) -> &mut LockSet<K> {
+        Arc::get_mut(&mut self.set).unwrap_or_else(|| unreachable!("they were made just now"))
+    }
+
     /// Gives keys names, before there is a clone of these locks.
     pub(super) fn set_names(&mut self, names: NameOf<K>) {
-        match Arc::get_mut(&mut self.set) {
-            Some(set) => set.names = Some(names),
-            None => unreachable!("they were made just now"),
-        }
+        self.set().names = Some(names);
+    }
+
+    /// Puts values behind the locks, before there is a clone of these.
+    pub(super) fn set_values(&mut self, values: Box<dyn Any + Send + Sync>) {
+        self.set().values = Some(values);
+    }
+
+    pub(super) fn values(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.set.values.as_deref()
     }
 
     pub(super) fn now(&self) -> Duration {

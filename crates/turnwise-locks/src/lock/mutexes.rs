@@ -1,12 +1,13 @@
 //! Values behind locks by key.
 
+use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread::panicking;
 
@@ -20,8 +21,9 @@ use super::keys::LocksBuilder;
 use super::{Guard, Locks};
 use crate::entry_ref::EntryRef;
 use crate::limits::Limits;
-use crate::map::Map;
-use crate::registry::comparing;
+use crate::map::Shards;
+use crate::registry::{Comparing, comparing};
+use crate::table::{Entry, Table};
 use crate::user_code::{ignore, owning};
 
 /// A map of values, each behind a fair lock of its key: a guard leads to the value, and may be held
@@ -51,25 +53,46 @@ use crate::user_code::{ignore, owning};
 /// # Ok::<(), turnwise_locks::LockError>(())
 /// ```
 pub struct Mutexes<K: Send + Sync + 'static, T: Send + 'static> {
-    inner: Arc<Inner<K, T>>,
+    /// The [`Values`] lie beside them: what has a lock finds its value without a count of its own.
+    locks: Locks<K>,
+    values: Of<T>,
 }
 
-struct Inner<K: Send + Sync + 'static, T> {
-    locks: Locks<K>,
-    /// None while a guard has it.
-    values: Map<K, Option<T>>,
+/// No other type has these values: they are found by it.
+type Of<T> = PhantomData<fn(T) -> T>;
+
+struct Values<K, T> {
+    shards: Shards<Table<Value<K, T>>>,
     make: Box<dyn Fn(&K) -> T + Send + Sync>,
+}
+
+/// The value of a key. Its place in the table is that of the guard which has it: no other uses it.
+struct Value<K, T> {
+    /// That of the key in `locks`.
+    hash: u64,
+    key: K,
+    /// None while a guard has it.
+    value: Option<T>,
+}
+
+impl<K, T> Entry for Value<K, T> {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
 }
 
 /// The value of a key, which is locked: [`Mutexes::lock`]. Dropping it lets the next in.
 #[must_use = "dropping it gives the lock back"]
 pub struct MutexGuard<K: Clone + Hash + Eq + Send + Sync + 'static, T: Send + 'static> {
-    inner: Arc<Inner<K, T>>,
     /// Until it ends.
     key: Option<K>,
     value: Option<T>,
+    /// Where the value belongs, in the shard of this hash.
+    hash: u64,
+    at: u32,
     /// It was made while the thread unwound: then that says nothing of the value.
     unwinding: bool,
+    values: Of<T>,
     // Last: the next is let in when the value is back.
     lock: Option<Guard<K>>,
 }
@@ -81,18 +104,18 @@ pub struct MutexGuard<K: Clone + Hash + Eq + Send + Sync + 'static, T: Send + 's
 /// the error of the future, as that of an [`Acquire`].
 #[must_use = "dropping it gives the place up"]
 pub struct AcquireMutex<K: Send + Sync + 'static, T, E = LockError> {
-    inner: Arc<Inner<K, T>>,
     /// Until it is over.
     key: Option<K>,
     lock: Acquire<K, Guard<K>, E>,
+    values: Of<T>,
 }
 
 /// The values of several keys that are asked for ([`Mutexes::lock_all`]).
 #[must_use = "dropping it gives the places up"]
 pub struct AcquireMutexes<K: Hash + Eq + Send + Sync + 'static, T> {
-    inner: Arc<Inner<K, T>>,
     keys: Vec<K>,
     locks: AcquireAll<K>,
+    values: Of<T>,
 }
 
 impl<K, T> Mutexes<K, T>
@@ -100,6 +123,10 @@ where
     K: Clone + Hash + Eq + Send + Sync + 'static,
     T: Send + 'static,
 {
+    fn values(&self) -> &Values<K, T> {
+        values_of(self.locks.keys.values())
+    }
+
     /// A map whose values begin as the default of their type.
     pub fn new() -> Self
     where
@@ -119,9 +146,10 @@ where
         LocksBuilder::by_key(1, |keys| Mutexes::over(Locks { keys }, make))
     }
 
-    fn over(locks: Locks<K>, make: impl Fn(&K) -> T + Send + Sync + 'static) -> Self {
-        let inner = Inner { locks, values: Map::new(), make: Box::new(make) };
-        Mutexes { inner: Arc::new(inner) }
+    fn over(mut locks: Locks<K>, make: impl Fn(&K) -> T + Send + Sync + 'static) -> Self {
+        let values = Values { shards: Shards::new(Table::new), make: Box::new(make) };
+        locks.keys.set_values(Box::new(values));
+        Mutexes { locks, values: PhantomData }
     }
 
     /// Asks for the value of a key, without a limit. Lock-free but for short locks of a shard; the
@@ -144,8 +172,8 @@ where
     /// # }
     /// ```
     pub fn lock(&self, key: K) -> AcquireMutex<K, T, Closed> {
-        let (key, lock) = owning(key, |key| self.inner.locks.lock(key.clone()));
-        AcquireMutex { inner: self.inner.clone(), key: Some(key), lock }
+        let (key, lock) = owning(key, |key| self.locks.lock(key.clone()));
+        AcquireMutex { key: Some(key), lock, values: PhantomData }
     }
 
     /// Asks for the value of a key, and waits for so long at most. A wait of zero is one attempt.
@@ -162,9 +190,9 @@ where
     /// # Ok::<(), LockError>(())
     /// ```
     pub fn lock_within(&self, key: K, limit: impl Into<Limit>) -> AcquireMutex<K, T> {
-        let ask = |key: &mut K| self.inner.locks.lock_within(key.clone(), Limits::wait(limit));
+        let ask = |key: &mut K| self.locks.lock_within(key.clone(), Limits::wait(limit));
         let (key, lock) = owning(key, ask);
-        AcquireMutex { inner: self.inner.clone(), key: Some(key), lock }
+        AcquireMutex { key: Some(key), lock, values: PhantomData }
     }
 
     /// The value of a key, if it is free now and no request waits for it.
@@ -186,11 +214,10 @@ where
         K: Ord,
     {
         let (keys, ()) = crate::registry::sorted(keys, |_| ());
-        let ask = |keys: &mut Vec<K>| {
-            self.inner.locks.lock_all(keys.iter().cloned(), Limits::wait(limit))
-        };
+        let ask =
+            |keys: &mut Vec<K>| self.locks.lock_all(keys.iter().cloned(), Limits::wait(limit));
         let (keys, locks) = owning(keys, ask);
-        AcquireMutexes { inner: self.inner.clone(), keys, locks }
+        AcquireMutexes { keys, locks, values: PhantomData }
     }
 
     /// A key by a borrowed form of it, `&str` of a `String`. Each of its requests clones the key,
@@ -217,7 +244,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.inner.locks.is_locked(key)
+        self.locks.is_locked(key)
     }
 
     /// True if a key has a value, or is locked and had one when it was. Stale on return.
@@ -234,14 +261,15 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let values = &self.inner.values;
-        let hash = values.hash(key);
-        values.shard(hash, |entries| entries.find(hash, key).is_some())
+        let hash = self.locks.keys.hash(key);
+        let values = self.values().shards.lock(hash);
+        let _comparing = Comparing::new();
+        values.find(hash, |entry| entry.key.borrow() == key).is_some()
     }
 
     /// How many keys have a value, those that are locked included. Stale on return.
     pub fn len(&self) -> usize {
-        self.inner.values.len()
+        self.values().shards.sum(Table::len)
     }
 
     /// True if no key has a value. Stale on return.
@@ -252,17 +280,14 @@ where
     /// Takes no more requests: they fail with [`Closed`], and so do those that wait. Guards go on
     /// holding.
     pub fn close(&self) {
-        self.inner.locks.close();
+        self.locks.close();
     }
 }
 
 impl<K: Send + Sync + 'static, T: Send + 'static> LocksBuilder<Mutexes<K, T>> {
     /// Gives keys names, which errors have and say: as those of [`Locks`](crate::Locks).
     pub fn names(self, name: impl Fn(&K) -> String + Send + Sync + 'static) -> Self {
-        self.then(|mutexes| match Arc::get_mut(&mut mutexes.inner) {
-            Some(inner) => inner.locks.keys.set_names(Box::new(name)),
-            None => unreachable!("they were made just now"),
-        })
+        self.then(|mutexes| mutexes.locks.keys.set_names(Box::new(name)))
     }
 }
 
@@ -291,39 +316,42 @@ where
     }
 }
 
-impl<K: Clone + Hash + Eq + Send + Sync + 'static, T> Inner<K, T> {
-    /// Takes the value of a key out, whose lock is held, or makes it.
-    fn take_out(&self, key: &K) -> T {
-        let hash = self.values.hash(key);
-        let there = self.values.shard(hash, |all| all.find(hash, key).map(Option::take));
-        if let Some(Some(value)) = there {
-            return value;
+/// The values beside some locks.
+fn values_of<K: 'static, T: 'static>(beside: Option<&(dyn Any + Send + Sync)>) -> &Values<K, T> {
+    match beside.and_then(|values| values.downcast_ref()) {
+        Some(values) => values,
+        None => unreachable!("they were made with the locks"),
+    }
+}
+
+impl<K: Clone + Eq, T> Values<K, T> {
+    /// Takes the value of a key out, whose lock is held, or makes it; and its place.
+    fn take_out(&self, hash: u64, key: &K) -> (u32, T) {
+        let mut values = self.shards.lock(hash);
+        let at = {
+            let _comparing = Comparing::new();
+            values.find(hash, |entry| entry.key == *key)
+        };
+        if let Some(there) = at.and_then(|at| Some((at, values.get(at).value.take()?))) {
+            return there;
         }
+        drop(values);
         // The key's `Clone` is the user's: before there is a value.
-        let entry = there.is_none().then(|| key.clone());
-        let (entry, value) = owning(entry, |_| (self.make)(key));
-        if let Some(key) = entry {
-            self.values.shard(hash, |all| all.insert(hash, key, None));
-        }
-        value
+        let (key, value) = owning(key.clone(), |_| (self.make)(key));
+        (self.shards.lock(hash).insert(Value { hash, key, value: None }), value)
     }
 
-    /// Puts the value of a key back, whose lock is held; with none, its entry goes.
-    fn put_back(&self, key: &K, value: Option<T>) {
-        let (value, gone) = owning(value, |value| {
-            let hash = self.values.hash(key);
-            self.values.shard(hash, |all| {
-                if value.is_none() {
-                    return all.remove(hash, key);
-                }
-                if let Some(place) = all.find(hash, key) {
-                    *place = value.take();
-                }
-                None
-            })
-        });
-        // Outside of the shard's lock.
-        drop((gone, value));
+    /// Puts a value back; with none, its entry goes.
+    fn put_back(&self, hash: u64, at: u32, value: Option<T>) {
+        let mut values = self.shards.lock(hash);
+        if value.is_some() {
+            values.get(at).value = value;
+            return;
+        }
+        let gone = values.remove(at);
+        drop(values);
+        // The key is the user's: outside of the lock, and a guard's drop does not panic by it.
+        ignore(|| drop(gone));
     }
 }
 
@@ -332,13 +360,18 @@ where
     K: Clone + Hash + Eq + Send + Sync + 'static,
     T: Send + 'static,
 {
-    fn new(inner: &Arc<Inner<K, T>>, key: K, lock: Guard<K>) -> Self {
-        let ((key, lock), value) = owning((key, lock), |(key, _)| inner.take_out(key));
+    fn new(key: K, lock: Guard<K>) -> Self {
+        let hash = lock.held.hash();
+        let ((key, lock), (at, value)) = owning((key, lock), |(key, lock)| {
+            values_of::<K, T>(lock.held.values()).take_out(hash, key)
+        });
         MutexGuard {
-            inner: inner.clone(),
             key: Some(key),
             value: Some(value),
+            hash,
+            at,
             unwinding: panicking(),
+            values: PhantomData,
             lock: Some(lock),
         }
     }
@@ -385,21 +418,19 @@ where
     fn drop(&mut self) {
         if comparing() {
             // Inside the `Eq` of a key: then not here, and a pool does it.
-            let (inner, unwinding) = (self.inner.clone(), self.unwinding);
+            let MutexGuard { hash, at, unwinding, values, .. } = *self;
             let (key, value, lock) = (self.key.take(), self.value.take(), self.lock.take());
-            let guard = MutexGuard { inner, key, value, unwinding, lock };
+            let guard = MutexGuard { key, value, hash, at, unwinding, values, lock };
             drop(Actor::new(()).posted().send(move |()| drop(guard)));
             return;
         }
-        let Some(key) = self.key.take() else { return };
+        let (Some(key), Some(lock)) = (self.key.take(), &self.lock) else { return };
         let mut value = self.value.take();
         if panicking() && !self.unwinding {
             // It may be half changed.
             ignore(|| drop(value.take()));
         }
-        // The key's `Hash` and `Eq` are the user's. If they panic, the value goes, and the next
-        // makes one.
-        ignore(|| self.inner.put_back(&key, value));
+        values_of::<K, T>(lock.held.values()).put_back(self.hash, self.at, value);
         ignore(|| drop(key));
     }
 }
@@ -447,10 +478,9 @@ where
     /// # Errors
     /// See [`LockError`]: the key is not locked, and the place is given up.
     pub fn wait(self) -> Result<MutexGuard<K, T>, LockError> {
-        let AcquireMutex { inner, key, lock } = self;
-        let lock = lock.wait()?;
-        let key = key.ok_or(LockError::Taken)?;
-        Ok(MutexGuard::new(&inner, key, lock))
+        let lock = self.lock.wait()?;
+        let key = self.key.ok_or(LockError::Taken)?;
+        Ok(MutexGuard::new(key, lock))
     }
 
     /// Waits for the value for so long at most; the place in the queue stays. None: it has not come
@@ -465,7 +495,7 @@ where
         let lock = self.lock.wait_timeout(limit)?;
         Some(lock.and_then(|lock| {
             let key = self.key.take().ok_or(LockError::Taken)?;
-            Ok(MutexGuard::new(&self.inner, key, lock))
+            Ok(MutexGuard::new(key, lock))
         }))
     }
 }
@@ -481,7 +511,7 @@ where
         let this = self.get_mut();
         let lock = ready!(Pin::new(&mut this.lock).poll(cx));
         Poll::Ready(lock.map(|lock| match this.key.take() {
-            Some(key) => MutexGuard::new(&this.inner, key, lock),
+            Some(key) => MutexGuard::new(key, lock),
             None => unreachable!("a request comes to one guard"),
         }))
     }
@@ -500,24 +530,19 @@ where
     /// # Errors
     /// See [`LockError`]: none is locked.
     pub fn wait(self) -> Result<Vec<MutexGuard<K, T>>, LockError> {
-        let AcquireMutexes { inner, keys, locks } = self;
-        Ok(guards(&inner, keys, locks.wait()?))
+        Ok(guards(self.keys, self.locks.wait()?))
     }
 }
 
 /// The guards of these keys. A maker of values that panics has all locks given back.
-fn guards<K, T>(
-    inner: &Arc<Inner<K, T>>,
-    keys: Vec<K>,
-    locks: Vec<Guard<K>>,
-) -> Vec<MutexGuard<K, T>>
+fn guards<K, T>(keys: Vec<K>, locks: Vec<Guard<K>>) -> Vec<MutexGuard<K, T>>
 where
     K: Clone + Hash + Eq + Send + Sync + 'static,
     T: Send + 'static,
 {
     let locked = (Vec::with_capacity(keys.len()), keys.into_iter().zip(locks));
     let ((all, _), ()) = owning(locked, |(all, locked)| {
-        all.extend(locked.map(|(key, lock)| MutexGuard::new(inner, key, lock)));
+        all.extend(locked.map(|(key, lock)| MutexGuard::new(key, lock)));
     });
     all
 }
@@ -533,7 +558,7 @@ where
         let this = self.get_mut();
         let locks = ready!(Pin::new(&mut this.locks).poll(cx));
         let keys = std::mem::take(&mut this.keys);
-        Poll::Ready(locks.map(|locks| guards(&this.inner, keys, locks)))
+        Poll::Ready(locks.map(|locks| guards(keys, locks)))
     }
 }
 
@@ -542,7 +567,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, T> Unpin for AcquireMutexes<K, T> {}
 
 impl<K: Send + Sync + 'static, T: Send + 'static> Clone for Mutexes<K, T> {
     fn clone(&self) -> Self {
-        Mutexes { inner: self.inner.clone() }
+        Mutexes { locks: self.locks.clone(), values: PhantomData }
     }
 }
 

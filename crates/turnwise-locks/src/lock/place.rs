@@ -1,5 +1,6 @@
 //! Where a lock is: a key's mailbox, kept by a pin; or one of its own.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use turnwise::{Actor, in_turn};
@@ -18,6 +19,8 @@ pub(super) struct LockSet<K: Send + Sync + 'static> {
     pub(super) capacity: u64,
     /// The names of keys, if they have some.
     pub(super) names: Option<NameOf<K>>,
+    /// The values behind the locks, if they have some.
+    pub(super) values: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// The name of a key. User code.
@@ -92,6 +95,14 @@ impl<K: Send + Sync + 'static> Place<K> {
         }
     }
 
+    /// The hash of its key.
+    pub(super) fn hash(&self) -> u64 {
+        match self {
+            Place::Key(pin, _) => pin.place().hash,
+            Place::Alone(_) => unreachable!("a semaphore has no key"),
+        }
+    }
+
     /// The place of a part of this use. Of a semaphore.
     pub(super) fn again(&self) -> Self {
         match self {
@@ -118,16 +129,20 @@ impl<K: Send + Sync + 'static> Place<K> {
     /// The last turn of this use.
     pub(super) fn end(self, f: impl FnOnce(&mut Core<K>, &Arc<Common>) + Send + 'static) {
         match self {
-            Place::Key(pin, actor) => tell(&actor, move |slot| {
-                if let Some(core) = &mut slot.state {
-                    f(core, &pin.access().common);
-                    // The estimate of how long a key is held outlives its lock.
-                    if let Some(estimate) = core.known() {
-                        pin.access().registry.estimates.put(pin.place().hash, estimate);
+            Place::Key(pin, actor) => {
+                // The drop of values is the user's: not inside a turn of the lock.
+                let _values = pin.access().values.is_some().then(|| pin.access().clone());
+                tell(&actor, move |slot| {
+                    if let Some(core) = &mut slot.state {
+                        f(core, &pin.access().common);
+                        // The estimate of how long a key is held outlives its lock.
+                        if let Some(estimate) = core.known() {
+                            pin.access().registry.estimates.put(pin.place().hash, estimate);
+                        }
                     }
-                }
-                pin.finish(slot);
-            }),
+                    pin.finish(slot);
+                });
+            }
             Place::Alone(lender) => {
                 let common = lender.common.clone();
                 tell(&lender.actor, move |slot| {

@@ -236,3 +236,30 @@ fn a_value_whose_drop_panics_leaves_its_key_usable() {
     assert!(panicked.is_err());
     assert!(!all.lock(1).wait().unwrap().0);
 }
+
+#[test]
+fn values_are_dropped_outside_of_the_turns_of_a_lock() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    #[derive(Default)]
+    struct Outside;
+    impl Drop for Outside {
+        fn drop(&mut self) {
+            assert!(!turnwise::in_turn());
+            DROPS.fetch_add(1, SeqCst);
+        }
+    }
+    let all = Mutexes::<u32, Outside>::new();
+    drop(all.lock(1).wait().unwrap());
+    // Of the last guard and the last request, whose ends are turns.
+    let (held, next) = (all.lock(2).wait().unwrap(), all.lock(2));
+    drop(all);
+    drop(held);
+    drop(next.wait().unwrap());
+    assert_eq!(DROPS.load(SeqCst), 2);
+
+    let all = Mutexes::<u32, Outside>::new();
+    let (held, next) = (all.lock(1).wait().unwrap(), all.lock(1));
+    drop((all, held));
+    drop(next);
+    assert_eq!(DROPS.load(SeqCst), 3);
+}
