@@ -14,7 +14,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -27,7 +27,7 @@ use super::sleep::Sleep;
 use super::{Clock, MonotonicClock};
 use crate::panic::{self, QuietDrop};
 use crate::sync::thread::{self, Builder, Thread};
-use crate::sync::{Mutex, global, thread_owned};
+use crate::sync::{Mutex, global, thread_owned, thread_plain};
 
 /// Runs functions when they are due, by one clock. Clones are the same service.
 ///
@@ -271,6 +271,7 @@ impl TimerService {
 
     /// The thread of a service.
     fn serve(&self) {
+        SERVES.with(|serves| serves.set(true));
         loop {
             // A clock that panics shows nothing: what is due waits until it shows something.
             let now = panic::catch(|| self.clock.now());
@@ -676,6 +677,16 @@ impl Drop for TimerOwner {
         wake(lying.map(|(thread, _)| thread));
         discard_all(armed);
     }
+}
+
+thread_plain! {
+    /// True on the thread of a service.
+    static SERVES: Cell<bool> = Cell::new(false);
+}
+
+/// True on the thread of a service, which runs what is due, and nothing that may take long.
+pub(crate) fn serves_timers() -> bool {
+    SERVES.with(Cell::get)
 }
 
 thread_owned! {

@@ -3,9 +3,9 @@
 //! A wake takes the owner out of the turn, puts the turn's node before all that waits in the
 //! mailbox, and leaves the mailbox where it is to be run. It polls nothing, and drops no future:
 //! wakers are called under other people's locks. Inside a turn, the mailbox goes on this thread's
-//! list, as that of an actor that is sent to does; else to the actor's executor. An executor that
-//! drops the drain, or runs it in the call, leaves the mailbox to the fallback, or until after the
-//! turn.
+//! list, as that of an actor that is sent to does, unless the thread is that of timers; else to the
+//! actor's executor. An executor that drops the drain, or runs it in the call, leaves the mailbox to
+//! the fallback, or until after the turn.
 //!
 //! - WAKING-1: the call that takes an owner out of a turn leaves its mailbox pending.
 
@@ -18,6 +18,7 @@ use crate::cell::turn::{Core, Keeper, TurnMut, Woken};
 use crate::thread::context::{Leaves, with_local};
 use crate::thread::list::{defer, hand_off};
 use crate::thread::schedule::hand_over;
+use crate::time::timers::serves_timers;
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
@@ -68,8 +69,9 @@ unsafe fn release(data: *const ()) {
 fn go_on(woken: Woken) {
     let owner = woken.get_up();
     with_local(|local| {
-        let here = local.leaves() == Leaves::Here;
-        if local.in_turn() && here && !owner.header().has_executor() {
+        let here = local.in_turn() && local.leaves() == Leaves::Here;
+        // What goes on after an await may take long, and other timers with it.
+        if here && !owner.header().has_executor() && !serves_timers() {
             defer(local, owner.leave_scheduled());
         } else if local.in_turn() {
             hand_over(local, owner);

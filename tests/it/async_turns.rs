@@ -3,16 +3,18 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::common::yield_now;
 use turnwise::executor::{DrainQueue, ThreadPool};
+use turnwise::time::Timers;
 use turnwise::{
     AbortHandle, Actor, ActorName, AskError, AsyncContext, AsyncHandler, Cycle, Drain, Executor,
-    Limit, Overflow, PanicPolicy, Promise, Reason, Reply, StopCause, WaitError, promise,
+    Limit, MonotonicClock, Overflow, PanicPolicy, Promise, Reason, Reply, StopCause, WaitError,
+    promise,
 };
 
 /// Counts its drops.
@@ -726,4 +728,27 @@ fn no_wake_runs_user_code_whatever_the_executor_does() {
         assert_eq!(turn.wait().is_ok(), manner != Manner::Drops);
         assert!(lock.0.met.lock().unwrap().is_empty(), "{manner:?}: a promise");
     }
+}
+
+/// A turn that a timer's function runs wakes another one, which may go on for long: not on the
+/// thread of the timers.
+#[test]
+fn no_turn_goes_on_on_the_thread_of_timers() {
+    let timers = Timers::new(MonotonicClock).unwrap();
+    let (actor, gate) = (Actor::new(()), Actor::new(None::<Promise<()>>));
+    let (promise, opened) = promise();
+    gate.with(|kept| *kept = Some(promise)).unwrap();
+    let turn = actor.run(async move |()| {
+        opened.await.unwrap();
+        thread::current().name().map(str::to_owned)
+    });
+    let open = |kept: &mut Option<Promise<()>>| {
+        kept.take().unwrap().keep(());
+        thread::current().name().map(str::to_owned)
+    };
+    let (sent, opened_by) = mpsc::channel();
+    let _timer = timers.after(Duration::ZERO, move || sent.send(gate.with(open)).unwrap());
+    let name = Some("turnwise-timers".to_owned());
+    assert_eq!(opened_by.recv().unwrap().unwrap(), name, "it is a turn on that thread");
+    assert_ne!(turn.wait().unwrap(), name);
 }
