@@ -4,8 +4,8 @@
 //! mailbox, and leaves the mailbox where it is to be run. It polls nothing, and drops no future:
 //! wakers are called under other people's locks. Inside a turn, the mailbox goes on this thread's
 //! list, as that of an actor that is sent to does, unless the thread is that of timers; else to the
-//! actor's executor. An executor that drops the drain, or runs it in the call, leaves the mailbox to
-//! the fallback, or until after the turn.
+//! actor's executor. An executor that drops the drain, or runs it in the call, leaves the mailbox
+//! to the fallback, or until after the turn.
 //!
 //! - WAKING-1: the call that takes an owner out of a turn leaves its mailbox pending.
 
