@@ -612,8 +612,8 @@ pub fn ask(actor: &Handle, how: Asks, mail: Mail) -> Asked {
             Asked::Closure(reply)
         }
         Asks::PostedRun => Asked::Closure(posts(id, || {
-            let posted = actor.posted();
-            posted.run(async move |state: &mut State| mail.stays(state, |_, _, _| ()).await)
+            let turn = async move |state: &mut State| mail.stays(state, |_, _, _| ()).await;
+            actor.posted().run(turn)
         })),
         Asks::AskAsync => Asked::Typed(actor.ask_async(mail)),
         Asks::PostedAskAsync => Asked::Typed(posts(id, || actor.posted().ask_async(mail))),

@@ -10,7 +10,7 @@ use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr, Unsent};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
 use crate::thread::context::Local;
-use crate::thread::list::{defer_entry, hint_by};
+use crate::thread::list::{defer_entry, hint_by, schedule_for_others};
 use crate::thread::schedule::{enter, is_executor_gone, schedule};
 use crate::turn::deferred::drain;
 use crate::turn::run_list::settle;
@@ -167,7 +167,7 @@ pub(super) fn discharge(local: &Local, kept: &impl Kept, owed: Owed, by: By) {
         Owed::Scheduled(entry) if kept.has_executor() => {
             match by {
                 By::Sender => enter(local, kept, entry),
-                By::Poster => local.leaving_elsewhere(|| enter(local, kept, entry)),
+                By::Poster => schedule_for_others(local, || enter(local, kept, entry)),
             }
             settle(local);
         }

@@ -65,6 +65,18 @@ pub(crate) fn hand_off(local: &Local) {
     local.tidy();
 }
 
+/// Schedules by `f` what this thread must not run, also if the executor runs it in the call, or
+/// sends it to an actor that does.
+pub(crate) fn schedule_for_others(local: &Local, f: impl FnOnce()) {
+    local.leaving_elsewhere(|| {
+        f();
+        // What the executor's own code has sent. Inside a turn it comes after that.
+        if !local.in_turn() && local.owes_anything() {
+            hand_off(local);
+        }
+    });
+}
+
 /// Sees to it that a pending mailbox is run, though it may be promised already: that thread may be
 /// busy for long. What has no executor goes on this thread's list.
 pub(crate) fn take_on_if_pending(local: &Local, cell: &Ref) {

@@ -16,7 +16,7 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 use super::run_list::settle;
 use crate::cell::turn::{Core, Keeper, TurnMut, Woken};
 use crate::thread::context::{Leaves, with_local};
-use crate::thread::list::{defer, hand_off};
+use crate::thread::list::{defer, schedule_for_others};
 use crate::thread::schedule::hand_over;
 use crate::time::timers::serves_timers;
 
@@ -76,13 +76,7 @@ fn go_on(woken: Woken) {
         } else if local.in_turn() {
             hand_over(local, owner);
         } else {
-            local.leaving_elsewhere(|| {
-                hand_over(local, owner);
-                // What the executor's own code has sent.
-                if local.owes_anything() {
-                    hand_off(local);
-                }
-            });
+            schedule_for_others(local, || hand_over(local, owner));
             settle(local);
         }
     });

@@ -189,3 +189,23 @@ fn nor_by_an_executor_that_runs_at_once() {
         assert_ne!(told.recv().unwrap(), thread::current().id(), "{name}");
     }
 }
+
+/// An executor may send the drain to an idle actor, which the same thread would run next.
+#[test]
+fn nor_by_an_executor_that_sends_it_to_an_actor() {
+    let (clock, (tell, told)) = (VirtualClock::new(), mpsc::channel());
+    let timers = Timers::by_hand(clock.clone());
+    let runner = Actor::new(());
+    let executor = move |drain: Drain| runner.send(move |()| drain.run()).unwrap();
+    let actor = Actor::builder().executor(executor).timers(timers.clone()).spawn(()).unwrap();
+    let message = || {
+        let tell = tell.clone();
+        move |(): &mut ()| tell.send(thread::current().id()).unwrap()
+    };
+    actor.posted().send(message()).unwrap();
+    assert_ne!(told.recv().unwrap(), thread::current().id(), "here");
+    actor.posted().send_after(Duration::from_secs(1), message()).forget();
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(timers.run_due(), 1);
+    assert_ne!(told.recv().unwrap(), thread::current().id(), "later");
+}
