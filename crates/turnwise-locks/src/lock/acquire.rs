@@ -4,9 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
-// Of a request that was not decided in its call, in no model.
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -97,8 +95,8 @@ pub struct Acquire<K: Send + Sync + 'static, G, E = LockError> {
 }
 
 enum Stage<K: Send + Sync + 'static> {
-    /// The request waits for its turn in the lock's mailbox: not for the lock. True: it is over.
-    Asked(Reply<Step<K>>, Arc<AtomicBool>),
+    /// The request waits for its turn in the lock's mailbox: not for the lock. Set: it is over.
+    Asked(Reply<Step<K>>, Arc<OnceLock<()>>),
     /// It is in the queue.
     Waits(Reply<Outcome<K>>),
     Over(Outcome<K>),
@@ -192,8 +190,8 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     /// Is it over: does it hold the lock, or never will? Wait-free.
     pub fn is_ready(&self) -> bool {
         match &self.stage {
-            // Ordering: Acquire, with the Release of its end.
-            Stage::Asked(reply, over) => reply.is_ready() && over.load(Ordering::Acquire),
+            // Its answer is there, once that is set.
+            Stage::Asked(reply, over) => reply.is_ready() && over.get().is_some(),
             Stage::Waits(reply) => reply.is_ready(),
             Stage::Over(_) | Stage::Thin(_) | Stage::Fast(_) => true,
             Stage::Taken => false,
@@ -344,7 +342,7 @@ fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask) -> Stage<K> {
     }
     let (set, common, lender) = (set.cloned(), common.clone(), lender.cloned());
     let weak = place.actor().downgrade();
-    let over = Arc::new(AtomicBool::new(false));
+    let over = Arc::new(OnceLock::new());
     if let Some(ask) = &mut ask {
         ask.end = Some(End(over.clone()));
     }

@@ -4,8 +4,8 @@
 //! turns but that waiters are woken, so they are short, and waiting for one is not waiting for the
 //! lock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use turnwise::time::{Timer, Timers};
@@ -136,12 +136,12 @@ pub(super) struct Ask {
 }
 
 /// The end of a request, told when this is dropped.
-pub(super) struct End(pub(super) Arc<AtomicBool>);
+pub(super) struct End(pub(super) Arc<OnceLock<()>>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        // Ordering: Release, with the Acquire of the look: its answer is there.
-        self.0.store(true, Ordering::Release);
+        // Its answer is there. Nothing else sets it.
+        let _ = self.0.set(());
     }
 }
 
