@@ -38,7 +38,7 @@ fn a_command_runs_while_the_lock_is_held() {
     let mut held = program("lock");
     let held = held.args(["--url", url, "a", "--", "sh", "-c", "echo in; read x"]);
     let mut held = held.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let key = "HSTRLEN turnwise:{lock:a} t1";
+    let key = "BITCOUNT turnwise:{lock:a} 0 7";
     until("it is held", || server.ask(key) != ":0");
     let busy = run("lock", &["--url", url, "--wait", "0", "a", "--", "true"]);
     let said = "lock: the lock `a` is held, or waited for\n";
@@ -77,11 +77,11 @@ fn a_program_that_is_ended_gives_back() {
     let server = Server::start();
     let mut lock = program("lock");
     let mut lock = lock.args(["--url", &server.url(), "a", "--", "sleep", "1000"]).spawn().unwrap();
-    until("it is held", || server.ask("HSTRLEN turnwise:{lock:a} t1") != ":0");
+    until("it is held", || server.ask("BITCOUNT turnwise:{lock:a} 0 7") != ":0");
     signal_to(&lock, nix::sys::signal::Signal::SIGTERM);
     // 128 and the signal, which its command has got.
     assert_eq!(lock.wait().unwrap().code(), Some(143));
-    assert_eq!(server.ask("HSTRLEN turnwise:{lock:a} t1"), ":0");
+    assert_eq!(server.ask("BITCOUNT turnwise:{lock:a} 0 7"), ":0");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_program_that_waits_for_its_lock_can_be_ended() {
     let url = &*server.url();
     let mut held = program("lock");
     let mut held = held.args(["--url", url, "a", "--", "sleep", "1000"]).spawn().unwrap();
-    until("it is held", || server.ask("HSTRLEN turnwise:{lock:a} t1") != ":0");
+    until("it is held", || server.ask("BITCOUNT turnwise:{lock:a} 0 7") != ":0");
     let mut waits = program("lock");
     let mut waits = waits.args(["--url", url, "a", "--", "true"]).spawn().unwrap();
     until("it waits", || server.ask("ZCARD turnwise:{lock:a}:q") == ":1");

@@ -189,7 +189,7 @@ fn a_seed_is_one_run() {
 /// Finds a planted fault by a rule.
 fn is_found(planted: Planted, rule: Rule) {
     let broken = |seed| run(seed, Some(planted), false).wrong.filter(|wrong| wrong.rule == rule);
-    let found = (0..500).find_map(|seed| Some((seed, broken(seed)?)));
+    let found = (0..2000).find_map(|seed| Some((seed, broken(seed)?)));
     let (seed, wrong) = found.unwrap_or_else(|| panic!("{planted:?} does not break {rule:?}"));
     println!("{planted:?} is found by seed {seed}: {wrong:?}");
 }
