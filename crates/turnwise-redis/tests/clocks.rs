@@ -1,12 +1,15 @@
 //! Contenders whose clocks differ, with a clock that the test moves.
 
+mod support;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use support::abandon_job;
 use turnwise::VirtualClock;
 use turnwise_redis::ticks::NotMine;
-use turnwise_redis::{Limits, MemoryStore, Remote, Slot};
+use turnwise_redis::{Limits, MemoryStore, Remote};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const EARLY: Duration = Duration::from_millis(80);
@@ -90,18 +93,7 @@ fn places_stay_dirty_until_the_next_job() {
         Ok(())
     });
     let pool = pool.build().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let (begun, has_begun) = tokio::sync::oneshot::channel();
-        let never = async |_: &mut Slot<()>| {
-            begun.send(()).unwrap();
-            std::future::pending::<()>().await
-        };
-        tokio::select! {
-            _ = pool.run_async(Limits::NONE, never) => unreachable!("it never ends"),
-            _ = has_begun => {}
-        }
-    });
+    abandon_job(&pool);
     clock.advance(HOUR * 24);
     assert_eq!(cleaned.load(SeqCst), 0);
     assert!(pool.run(Limits::NONE, |_| assert_eq!(cleaned.load(SeqCst), 1)).is_ok());

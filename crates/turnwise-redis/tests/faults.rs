@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 use support::proxy::{Fate, Proxy};
 use support::sentinel::Sentinel;
-use support::{Server, signal_to, until};
+use support::{Server, abandon_job, signal_to, until};
 use turnwise_redis::{
     ConnectError, Fence, Fenced, Limits, LockError, RedisStore, Refusal, ReleaseError, Remote,
-    RemoteBuilder, Slot, StoreError,
+    RemoteBuilder, StoreError,
 };
 
 const LEASE: Duration = Duration::from_millis(500);
@@ -82,24 +82,13 @@ fn a_worker_is_killed_in_its_job() {
     assert!(known() < day, "{:?}", known());
 }
 
-/// The same of one place, which is released by a step of its own.
+/// The only place of a pool is released by a step of its own.
 #[test]
 fn the_only_place_stays_dirty() {
     let server = Server::start();
     let remote = builder().connect(&server.url()).unwrap();
     let boxes = remote.slot_pool("boxes", 1).build().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let (begun, has_begun) = tokio::sync::oneshot::channel();
-        let never = async |_: &mut Slot<()>| {
-            begun.send(()).unwrap();
-            std::future::pending::<()>().await
-        };
-        tokio::select! {
-            _ = boxes.run_async(Limits::NONE, never) => unreachable!("it never ends"),
-            _ = has_begun => {}
-        }
-    });
+    abandon_job(&boxes);
     until("it is released", || boxes.slots().info().wait().unwrap().free == 1);
     let known = || server.ask("PTTL turnwise:{slots:boxes}")[1..].parse::<u64>().unwrap();
     let day = 24 * 3600 * 1000;

@@ -25,6 +25,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use turnwise_redis::{Limits, Slot, SlotPool};
+
 /// A Redis server for one test, on a free port, killed by its id.
 pub struct Server {
     pub port: u16,
@@ -133,6 +135,22 @@ pub fn signal_to(child: &Child, signal: nix::sys::signal::Signal) {
 pub fn scratch() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
+}
+
+/// Begins a job in a place, and drops it before it ends.
+pub fn abandon_job(pool: &SlotPool<()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let never = async |_: &mut Slot<()>| {
+            begun.send(()).unwrap();
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            _ = pool.run_async(Limits::NONE, never) => unreachable!("it never ends"),
+            _ = has_begun => {}
+        }
+    });
 }
 
 /// Waits until the condition is true; a test that waits longer than this has failed.
