@@ -1,4 +1,4 @@
-//! Reports of ends that the runtime makes in which they come.
+//! Reports of ends to the store, sent by the runtime in which a guard is dropped.
 //!
 //! - REPORT-1: a report is handed to the runtime's connection in the call that makes it. So it goes
 //!   before all later steps of that runtime, in one packet with the next one, and wakes no thread.
@@ -6,7 +6,6 @@
 //!   be driven any more. The client's thread sends the report then, and also if the runtime ends,
 //!   or has no answer.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use crate::io::Io;
+use crate::user_code::caught;
 
 /// The interval at which reports are checked.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -86,7 +86,7 @@ impl Reports {
         let instead: Box<dyn FnOnce() + Send> = Box::new(instead);
         let mut context = Context::from_waker(Waker::noop());
         // A store may panic.
-        match catch_unwind(AssertUnwindSafe(|| sends.as_mut().poll(&mut context))) {
+        match caught(|| sends.as_mut().poll(&mut context)) {
             Ok(Poll::Ready(true)) => return,
             Ok(Poll::Pending) => {}
             Ok(Poll::Ready(false)) | Err(_) => return instead(),

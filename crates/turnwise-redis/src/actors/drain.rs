@@ -21,7 +21,7 @@ use turnwise::{Actor, Reply, promise};
 use super::ask;
 use super::error::MessageError;
 use super::inbox::{MailboxHold, Shard};
-use super::kind::{Drains, Kind, NotDone, panicked};
+use super::kind::{Drains, Kind, NotDone, converted, panicked};
 use crate::business::UnderWay;
 use crate::client::Client;
 use crate::step::{
@@ -470,11 +470,8 @@ where
 }
 
 fn read<S: DeserializeOwned + Default>(state: Option<&[u8]>) -> Result<S, MessageError> {
-    let read = caught(|| match state {
-        Some(state) => serde_json::from_slice(state).map_err(|error| error.to_string()),
-        None => Ok(S::default()),
-    });
-    read.unwrap_or_else(|panic| Err(panicked(&panic))).map_err(MessageError::State)
+    let read = || state.map_or_else(|| Ok(S::default()), serde_json::from_slice);
+    converted(read).map_err(MessageError::State)
 }
 
 /// Runs a message, and serializes the state that it leaves.

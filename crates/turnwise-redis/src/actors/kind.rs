@@ -234,13 +234,14 @@ where
     where
         M: DeserializeOwned + Send + 'static,
     {
-        let run: Run<S> = Box::new(move |actor, body| match read(body) {
-            Ok(message) => run(actor, message),
-            Err(error) => {
-                let poison = format!("the message cannot be deserialized: {error}");
-                Box::pin(async move { Err(NotDone::Poison(poison)) })
-            }
-        });
+        let run: Run<S> =
+            Box::new(move |actor, body| match converted(|| serde_json::from_slice(body)) {
+                Ok(message) => run(actor, message),
+                Err(error) => {
+                    let poison = format!("the message cannot be deserialized: {error}");
+                    Box::pin(async move { Err(NotDone::Poison(poison)) })
+                }
+            });
         if let Err(error) = name::check(name) {
             self.twice.get_or_insert(error.into());
         }
@@ -359,17 +360,18 @@ impl<S> fmt::Debug for ActorsBuilder<S> {
     }
 }
 
-/// Serializes a reply. The code of users may panic, as that of `read`.
+/// Serializes a reply.
 pub(super) fn encoded(value: &impl Serialize) -> Ran {
-    let written = caught(|| serde_json::to_vec(value).map_err(|error| error.to_string()));
-    let written = written.unwrap_or_else(|panic| Err(panicked(&panic)));
+    let written = converted(|| serde_json::to_vec(value));
     written.map_err(|error| NotDone::Poison(format!("its reply: {error}")))
 }
 
-/// Deserializes a message.
-fn read<M: DeserializeOwned>(body: &[u8]) -> Result<M, String> {
-    let read = caught(|| serde_json::from_slice(body).map_err(|error| error.to_string()));
-    read.unwrap_or_else(|panic| Err(panicked(&panic)))
+/// Runs a conversion by code of users, whose panic is its error.
+pub(super) fn converted<T>(convert: impl FnOnce() -> serde_json::Result<T>) -> Result<T, String> {
+    match caught(convert) {
+        Ok(converted) => converted.map_err(|error| error.to_string()),
+        Err(panic) => Err(panicked(&panic)),
+    }
 }
 
 /// The error of code of users that has panicked.
