@@ -117,7 +117,7 @@ impl Limits {
         Limits { lease: None, ..self }
     }
 
-    /// With so much left of the wait.
+    /// The limits with this rest of the wait.
     pub(crate) fn left(self, left: Duration) -> Self {
         Limits { wait: Limits::wait(left).wait, ..self }
     }

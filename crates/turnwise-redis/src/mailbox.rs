@@ -25,8 +25,8 @@
 //! - STORED-5: a message that was withdrawn, or is done, is known for a stated time: copies of its
 //!   push that arrive meanwhile store nothing and claim nothing.
 //! - STORED-6: a mailbox with messages, or with a drainer, has a due time, at which a worker checks
-//!   whether it is drained.
-//!   A due time that is the first of its shard wakes a waiting worker, which else sleeps longer.
+//!   whether it is drained. A due time that is the first of its shard wakes a waiting worker, which
+//!   else sleeps longer.
 //! - STORED-7: a delayed message is known, and is no message of the mailbox, before its time has
 //!   come. The first step after that moves it behind the others. While there are only such
 //!   messages, the first one's time is the due time.

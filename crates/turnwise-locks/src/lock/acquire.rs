@@ -95,7 +95,8 @@ pub struct Acquire<K: Send + Sync + 'static, G, E = LockError> {
 }
 
 enum Stage<K: Send + Sync + 'static> {
-    /// The request waits for its turn in the lock's mailbox: not for the lock. Set: it is over.
+    /// The request waits for its turn in the lock's mailbox: not for the lock. The
+    /// cell is set when it is over.
     Asked(Reply<Step<K>>, Arc<OnceLock<()>>),
     /// It is in the queue.
     Waits(Reply<Outcome<K>>),
@@ -187,7 +188,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
         }
     }
 
-    /// Is it over: does it hold the lock, or never will? Wait-free.
+    /// True once it is over: it holds the lock, or never will. Wait-free.
     pub fn is_ready(&self) -> bool {
         match &self.stage {
             // Its answer is there, once that is set.

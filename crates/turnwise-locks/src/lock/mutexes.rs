@@ -468,7 +468,7 @@ where
     K: Clone + Hash + Eq + Send + Sync + 'static,
     T: Send + 'static,
 {
-    /// Is it over: is the key locked, or never will be? Wait-free.
+    /// True once it is over: the key is locked, or never will be. Wait-free.
     pub fn is_ready(&self) -> bool {
         self.lock.is_ready()
     }

@@ -99,7 +99,7 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
         Some(self.enter(entry))
     }
 
-    /// Is it over: does a slot wait for it, or never will? Wait-free.
+    /// True once it is over: a slot waits for it, or never will. Wait-free.
     pub fn is_ready(&self) -> bool {
         match &self.asked {
             Asked::Fast => true,
