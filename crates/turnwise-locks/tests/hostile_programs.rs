@@ -92,15 +92,33 @@ fn left(world: &World) -> Vec<String> {
     left
 }
 
-/// Drops what lies about, one by one, until nothing of the program is left.
+/// Drops what lies about, one by one. True: something did.
+fn drop_lying(world: &World) -> bool {
+    let things = std::mem::take(&mut *world.lying.lock().unwrap());
+    let some = !things.is_empty();
+    things.into_iter().for_each(|thing| swallow(|| drop(thing)));
+    some
+}
+
+/// Tries again until it succeeds, or patience is over: a pool may be about to give it back, and a
+/// waker that outlives the program may put something down.
+fn retried<T, E>(world: &World, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(_) if begun.elapsed() < patience() => drop_lying(world),
+            tried => return tried,
+        };
+        thread::yield_now();
+    }
+}
+
+/// Drops what lies about until nothing of the program is left.
 fn settle(world: &World) {
     let begun = Instant::now();
     loop {
-        let things = std::mem::take(&mut *world.lying.lock().unwrap());
-        let none = things.is_empty();
-        things.into_iter().for_each(|thing| swallow(|| drop(thing)));
+        let left = if drop_lying(world) { vec!["things".into()] } else { left(world) };
         world.tick();
-        let left = if none { left(world) } else { vec!["things".into()] };
         if left.is_empty() {
             return;
         }
@@ -134,7 +152,10 @@ fn is_usable(world: &Arc<World>) {
                     refused("a run", format!("{why:?}"));
                     break;
                 }
-                Err(RunError::NotStarted(why)) => fate.refused(world, &why),
+                Err(RunError::NotStarted(why)) => {
+                    fate.refused(world, &why);
+                    drop_lying(world);
+                }
                 ran => {
                     fate.came_to(world, ran);
                     break;
@@ -142,10 +163,13 @@ fn is_usable(world: &Arc<World>) {
             }
             thread::yield_now();
         }
-        if let Some(Err(why)) = free(1).then(|| world.locks.try_lock(Name::new(world, key))) {
+        let name = || Name::new(world, key);
+        let lock = || retried(world, || world.locks.try_lock(name()));
+        if let Some(Err(why)) = free(1).then(lock) {
             refused("a lock", why.to_string());
         }
-        if let Some(Err(why)) = free(2).then(|| world.rw.try_write(Name::new(world, key))) {
+        let write = || retried(world, || world.rw.try_write(name()));
+        if let Some(Err(why)) = free(2).then(write) {
             refused("a writer", why.to_string());
         }
     }
@@ -153,30 +177,17 @@ fn is_usable(world: &Arc<World>) {
         if world.forgotten[4][key].load(SeqCst) || !open(4) {
             continue;
         }
-        // A pool may be about to give it back.
-        let begun = Instant::now();
-        let tried = loop {
-            match world.mutexes.try_lock(Name::new(world, key)) {
-                Err(_) if begun.elapsed() < patience() => thread::yield_now(),
-                tried => break tried,
-            }
-        };
-        match tried {
+        match retried(world, || world.mutexes.try_lock(Name::new(world, key))) {
             // They stay, and keep their program.
             Ok(guard) => drop(guard.remove()),
             Err(why) => refused("a value", why.to_string()),
         }
     }
     for key in 0..KEYS {
-        let begun = Instant::now();
         let tenant = || world::Tenant::new(world, key);
         // What was forgotten is there by then.
-        while let Err(why) = world.rates.try_acquire(tenant(), world::BURST) {
-            if begun.elapsed() > patience() {
-                refused("permits of a rate", why.to_string());
-                break;
-            }
-            thread::yield_now();
+        if let Err(why) = retried(world, || world.rates.try_acquire(tenant(), world::BURST)) {
+            refused("permits of a rate", why.to_string());
         }
         if world.plan.loses_limits() {
             continue;
@@ -186,7 +197,7 @@ fn is_usable(world: &Arc<World>) {
         }
     }
     if open(3) && world.may_stay(3) == 0 {
-        if let Err(why) = world.permits.try_acquire(PERMITS) {
+        if let Err(why) = retried(world, || world.permits.try_acquire(PERMITS)) {
             refused("permits", why.to_string());
         }
     }

@@ -838,9 +838,12 @@ impl Fate {
 
     /// It is gone, or is about to be.
     pub(crate) fn leaves(&self, world: &World) {
-        if self.is_there.swap(false, SeqCst) {
-            world.line(self.key, |line| line.there -= 1);
-        }
+        // In one step: a second one that finds it gone finds it counted so.
+        world.line(self.key, |line| {
+            if self.is_there.swap(false, SeqCst) {
+                line.there -= 1;
+            }
+        });
     }
 
     pub(crate) fn refused(&self, world: &World, why: &NotStarted) {
