@@ -725,23 +725,25 @@ impl Drop for Value {
     }
 }
 
-/// The state of a key; one that was not made of it learns it from the first closure.
-pub(crate) struct State(Option<usize>, Token);
+/// The state of a key; one that was not made of it learns it, and its program, from the first
+/// closure.
+pub(crate) struct State(Option<(usize, Token)>);
 
 impl State {
     fn of(name: &Name) -> Self {
         let mut state = State::default();
-        state.is_of(name.0);
+        state.is_of(&name.1.0, name.0);
         state
     }
 
-    fn is_of(&mut self, key: usize) {
-        let world = &self.1.0;
-        match self.0 {
-            Some(own) if own != key => world.finding(format!("key {key} got the state of {own}")),
+    fn is_of(&mut self, world: &Arc<World>, key: usize) {
+        match &self.0 {
+            Some((own, _)) if *own != key => {
+                world.finding(format!("key {key} got the state of {own}"));
+            }
             Some(_) => {}
             None => {
-                self.0 = Some(key);
+                self.0 = Some((key, Token::new(world, Kind::State)));
                 if world.states[key].fetch_add(1, SeqCst) > 0 {
                     world.finding(format!("two states of key {key}"));
                 }
@@ -755,15 +757,14 @@ impl Default for State {
         if once_in(30) {
             planned();
         }
-        let world = CURRENT.lock().unwrap().upgrade().expect("its program runs");
-        State(None, Token::new(&world, Kind::State))
+        State(None)
     }
 }
 
 impl Drop for State {
     fn drop(&mut self) {
-        let world = &self.1.0;
-        let Some(key) = self.0 else { return misbehave(world, 6) };
+        let Some((key, token)) = &self.0 else { return };
+        let (key, world) = (*key, &token.0);
         let gone = || {
             world.states[key].fetch_sub(1, SeqCst);
         };
@@ -907,7 +908,7 @@ impl Body {
             world.finding(format!("{} states for {keys:?}", states.len()));
         }
         for (key, state) in keys.iter().zip(states) {
-            state.is_of(*key);
+            state.is_of(&world, *key);
         }
         alone(&world, keys, || misbehave(&world, 5));
         self.fate.number.load(SeqCst)
@@ -923,7 +924,7 @@ impl Body {
         }
         let _inside = Inside::new(&world, key);
         for _ in 0..of(4) {
-            state.is_of(key);
+            state.is_of(&world, key);
             misbehave(&world, 9);
             match of(12) {
                 0 => std::future::pending().await,
