@@ -48,7 +48,7 @@ const PAGE: u32 = 1000;
 /// An actor exists as soon as it is named. Its state is the type's default before its first
 /// message, and is stored as JSON from then on. Messages run one at a time, in the order in which
 /// they arrived at the store, in whatever process drains the mailbox. All processes open the kind
-/// with the same messages.
+/// with the same messages, except during a deployment: see [below](#versions).
 ///
 /// - The stored state has seen each handled message once, whatever process is killed at whatever
 ///   time: it is written in the step that removes the message and stores its reply.
@@ -62,6 +62,19 @@ const PAGE: u32 = 1000;
 /// with a number that is not finite, runs no further message ([`MessageError::State`]). Messages
 /// that a handler sends to its own local actor, through its context, are not stored. A handler that
 /// stops its local actor has failed.
+///
+/// # Versions
+/// A process may meet a message whose name its kind does not take: that of a newer version, or of
+/// an older one. It is no dead letter, and no attempt. The process releases the mailbox, which is
+/// not drained for a second, so that order is kept. Then any process may claim it again, and one
+/// whose kind takes the message runs it, and those behind it. Between processes of both versions
+/// the mailbox waits a few seconds; where none takes the message, it waits for ever, looked at each
+/// second by processes that have workers, or send to the actor.
+///
+/// Such a message is `Waiting` by its [`outcome`](RemoteActor::outcome), with 0 ahead, and the
+/// actor's [`info`](RemoteActor::info) has messages and no drainer. A
+/// [`drain`](RemoteActor::drain) fails with [`MessageError::UnknownMessage`], which names it.
+/// [`withdraw`](RemoteActor::withdraw) removes one that no version takes.
 ///
 /// # Examples
 /// ```

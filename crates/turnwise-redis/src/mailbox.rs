@@ -789,6 +789,9 @@ impl Shard<'_> {
             }
         }
         let mailbox = &mut open.mailbox;
+        if let Then::PutOff { pause } = then {
+            mailbox.ready = mailbox.ready.max(after(now, *pause));
+        }
         if let Then::Next { most, lease } = then
             && !put_off
             && !mailbox.messages.is_empty()

@@ -311,6 +311,43 @@ contract! {
         assert_eq!(boards.requeue("us", "charge").wait().unwrap(), Ok(false));
     }
 
+    /// A message whose type a process does not know is left to those that know it, before those
+    /// behind it, and is withdrawn like others.
+    fn messages_of_another_version_wait_for_its_processes(world) {
+        let clients = world.clients(2);
+        let new = kind(&clients[0]).drains(Drains::Never).open().unwrap();
+        let old = clients[1].actors::<Board>("board").message::<Add>("add");
+        let old = old.drains(Drains::Never).open().unwrap();
+        let eu = new.of("eu").unwrap();
+        eu.tell(Add(1)).wait().unwrap();
+        eu.tell(Charge(true)).id("charge").wait().unwrap();
+        eu.tell(Add(2)).wait().unwrap();
+        let old_eu = old.of("eu").unwrap();
+        let unknown = |id: &str| {
+            let (id, message) = (id.to_owned(), "charge".to_owned());
+            let unknown = Err(MessageError::UnknownMessage { id, message });
+            until("it is left", || old_eu.drain(Until::empty()).wait().unwrap() == unknown);
+        };
+        unknown("charge");
+        let mut workers = vec![old.work(1)];
+        assert_eq!(added(&eu), [1]);
+        let outcome = eu.outcome::<Result<u64, String>>("charge").wait().unwrap();
+        assert!(matches!(outcome, Ok(Outcome::Waiting { ahead: 0 } | Outcome::Running { .. })), "{outcome:?}");
+        workers.push(new.work(1));
+        until("all are handled", || added(&eu) == [1, 7, 2]);
+        drop(workers.pop().unwrap().stop().wait());
+        // Without them it stays, until it is withdrawn.
+        eu.tell(Charge(true)).id("again").wait().unwrap();
+        eu.tell(Add(3)).wait().unwrap();
+        drop(workers.pop().unwrap().stop().wait());
+        unknown("again");
+        let withdrawn = old_eu.withdraw::<u64>("again").wait().unwrap();
+        assert_eq!(withdrawn, Ok(Outcome::Withdrawn));
+        let _workers = old.work(1);
+        until("those behind it are handled", || added(&eu) == [1, 7, 2, 3]);
+        assert_eq!(new.dead_letters(0, 10).wait().unwrap(), Ok(vec![]));
+    }
+
     fn mailboxes_and_dead_letters_are_in_the_table_of_actors(world) {
         let client = &world.clients(1)[0];
         let boards = kind(client).attempts(1).shards(2).open().unwrap();

@@ -57,7 +57,7 @@ enum Deed {
         done: usize,
         failed: u8,
         state: bool,
-        next: bool,
+        next: u8,
     },
     /// A part of a mailbox is deleted by hand.
     Delete(char),
@@ -103,7 +103,7 @@ fn deeds() -> impl Strategy<Value = Deed> {
         0..4usize,
         0..5u8,
         any::<bool>(),
-        any::<bool>(),
+        0..8u8,
     )
         .prop_map(|(actor, right, again, done, failed, state, next)| Deed::Advance {
             actor,
@@ -169,10 +169,12 @@ fn advance(holds: &Holds, deed: Deed) -> Option<[MailboxAct; 2]> {
         error: "why".to_owned(),
         again: [None, Some(Duration::ZERO), Some(LONG)][usize::from(failed) % 3],
     });
-    let then = if next {
-        Then::Next { most: 2, lease: LONG }
-    } else {
-        Then::LetGo { after: if right { Duration::ZERO } else { LONG } }
+    let then = match next {
+        0..4 => Then::Next { most: 2, lease: LONG },
+        4 => Then::PutOff { pause: SHORT },
+        5 => Then::PutOff { pause: LONG },
+        6 => Then::LetGo { after: LONG },
+        _ => Then::LetGo { after: Duration::ZERO },
     };
     let advance = Advance {
         actor,

@@ -30,6 +30,9 @@ use crate::step::{
 use crate::time::{Moment, after};
 use crate::user_code::caught;
 
+/// The time for which a mailbox is not drained whose next message is not known here.
+const PUT_OFF: Duration = Duration::from_secs(1);
+
 /// The number of times that a successor is asked.
 const ASKED: u32 = 3;
 
@@ -319,7 +322,7 @@ where
     loop {
         let mut messages = VecDeque::from(held.hand.messages.clone());
         let (mut done, mut failed, mut over) = (Vec::new(), None, false);
-        // The error that prevents further messages.
+        // The error that prevents further messages, and what becomes of the mailbox.
         let mut stuck = None;
         let mut attempts = held.hand.attempts;
         while let Some(message) = messages.pop_front() {
@@ -327,12 +330,18 @@ where
             if over || held.tenure.is_lost() {
                 break;
             }
+            if !kind.takes(&message.name) {
+                let StoredMessage { id, name, .. } = message;
+                let unknown = MessageError::UnknownMessage { id, message: name };
+                stuck = Some((unknown, Then::PutOff { pause: PUT_OFF }));
+                break;
+            }
             let actor = match &local {
                 Some(actor) => actor,
                 None => match read(state.as_deref()) {
                     Ok(state) => local.insert(kind.actors.spawn(state)),
                     Err(error) => {
-                        stuck = Some((error, settings.lease));
+                        stuck = Some((error, Then::LetGo { after: settings.lease }));
                         break;
                     }
                 },
@@ -348,7 +357,8 @@ where
                     drained.handled += 1;
                 }
                 Err(NotDone::NotRun) => {
-                    stuck = Some((MessageError::ExecutorGone, Duration::ZERO));
+                    let gone = MessageError::ExecutorGone;
+                    stuck = Some((gone, Then::LetGo { after: Duration::ZERO }));
                     break;
                 }
                 Err(NotDone::Failed(error)) => {
@@ -377,8 +387,8 @@ where
             // Workers check later, if a successor has accepted it.
             let after = if drained.handed_over { settings.lease } else { Duration::ZERO };
             then = Then::LetGo { after };
-        } else if let Some((_, after)) = &stuck {
-            then = Then::LetGo { after: *after };
+        } else if let Some((_, releases)) = &stuck {
+            then = *releases;
         }
         let changed = if state == stored { None } else { state.clone() };
         let last = held.hand.messages.last().map(|message| message.id.clone());
@@ -399,6 +409,10 @@ where
                 held.over = true;
                 drained.left = left;
                 if let Some((error, _)) = stuck {
+                    if matches!(error, MessageError::UnknownMessage { .. }) {
+                        // The processes that take it may be gone when its turn is over.
+                        watch_for(kind, &held.client, &held.tenure.actor, last);
+                    }
                     return Err(error);
                 }
                 // The next attempt, after its pause, can be made by this process.

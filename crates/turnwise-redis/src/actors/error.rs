@@ -120,6 +120,14 @@ pub enum MessageError {
     Decode(String),
     /// The actor's state cannot be deserialized. Nothing was run.
     State(String),
+    /// The next message is of a type that the kind does not take in this process. It was left,
+    /// with those behind it, to processes whose kind takes it.
+    UnknownMessage {
+        /// Its id.
+        id: String,
+        /// The name of its type.
+        message: String,
+    },
     /// The executor of the actors has ended. Nothing was run.
     ExecutorGone,
     /// The client has ended.
@@ -154,6 +162,10 @@ impl fmt::Display for MessageError {
             MessageError::State(why) => {
                 write!(f, "the actor's state cannot be deserialized: {why}")
             }
+            MessageError::UnknownMessage { id, message } => write!(
+                f,
+                "the next message, `{id}`, is named `{message}`, which the kind does not take here"
+            ),
             MessageError::ExecutorGone => f.write_str("the executor of the actors has ended"),
             MessageError::Closed => f.write_str("the client has ended"),
         }

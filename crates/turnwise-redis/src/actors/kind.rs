@@ -410,12 +410,18 @@ impl<S> Kind<S> {
         }
     }
 
+    /// True if messages of this name are run here. One without a name was deleted by hand, and an
+    /// attempt at it fails for good.
+    pub(super) fn takes(&self, name: &str) -> bool {
+        name.is_empty() || self.runs.contains_key(name)
+    }
+
     /// Makes an attempt at a message of this name.
     pub(super) fn run(&self, actor: &Actor<S>, name: &str, body: &[u8]) -> Running {
         match self.runs.get(name) {
             Some(run) => run(actor, body),
             None => {
-                let poison = format!("this kind of actors takes no message named `{name}`");
+                let poison = "the message is gone from the store".to_owned();
                 Box::pin(async move { Err(NotDone::Poison(poison)) })
             }
         }

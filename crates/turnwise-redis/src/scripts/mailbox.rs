@@ -77,6 +77,7 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, step: &MailboxStep) {
             match then {
                 Then::Next { most, lease } => cmd.arg("n").arg(*most).arg(micros(*lease)),
                 Then::LetGo { after } => cmd.arg("l").arg(micros(*after)).arg(0),
+                Then::PutOff { pause } => cmd.arg("p").arg(micros(*pause)).arg(0),
             };
             done.iter().fold(cmd, |cmd, reply| cmd.arg(reply))
         }

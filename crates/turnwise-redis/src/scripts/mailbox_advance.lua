@@ -5,6 +5,7 @@
 -- ARGV[9]  'f' an attempt has failed, 'x' for good, or ''   ARGV[10] why   ARGV[11] again after
 -- ARGV[12] 'n' takes the next   ARGV[13] most   ARGV[14] lease
 --          'l' releases         ARGV[13] time until workers check it
+--          'p' puts it off      ARGV[13] time during which it is not claimed
 -- ARGV[15..]  the reply to each handled message
 --
 -- {2, ..} the next messages | {1, left, wait} released | {0} lost
@@ -31,6 +32,7 @@ if ARGV[9] ~= '' then
     bury(a, ARGV[10], keep)
   end
 end
+if ARGV[12] == 'p' then a.y = math.max(a.y, now + ARGV[13]) end
 if ARGV[12] == 'n' and not put_off and len(a) > 0 then
   a.s, a.h, a.u = step, most_of(a, tonumber(ARGV[13])), math.max(a.u, now + ARGV[14])
   save(a)

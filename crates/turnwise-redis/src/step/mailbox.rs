@@ -126,6 +126,11 @@ pub enum Then {
         /// The time after which workers check what is left.
         after: Duration,
     },
+    /// Releases the mailbox, which is not claimed during this time.
+    PutOff {
+        /// The time.
+        pause: Duration,
+    },
 }
 
 /// The actions of mailboxes, each of which has its [`MailboxAnswer`].
