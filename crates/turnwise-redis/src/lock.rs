@@ -321,6 +321,10 @@ async fn renew_each_third(guards: &[Guard], lease: Option<Duration>) {
 
 /// A lock that is held. Dropping it grants the lock to the next request, and does not wait; it may
 /// be dropped on any thread. Of several guards of an [owner](Owner), the last one does that.
+///
+/// In the tokio runtime that was granted the lock, the drop sends the release over a connection of
+/// that runtime. If that is no longer driven, or does not have the answer within a quarter of a
+/// second, the client's own thread sends it, too.
 #[must_use = "dropping it lets go of the lock"]
 pub struct Guard {
     /// `None` once it is released.

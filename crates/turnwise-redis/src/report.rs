@@ -4,13 +4,13 @@
 //!   before all later steps of that runtime, in one packet with the next one, and wakes no thread.
 //! - REPORT-2: a runtime that has not begun to wait for the answer after a few milliseconds may not
 //!   be driven any more. The client's thread sends the report then, and also if the runtime ends,
-//!   or has no answer.
+//!   or has no answer after [`PATIENCE`]. The store ignores the second of two reports.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::time::sleep;
@@ -21,15 +21,24 @@ use crate::user_code::caught;
 /// The interval at which reports are checked.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// The time that a runtime has for the answer, once it has begun to wait.
+const PATIENCE: Duration = Duration::from_millis(250);
+
 /// A report on its way.
 struct Report {
     /// Sends it from the client's thread. `None` once it is answered, or was called.
     instead: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// True if its runtime runs the task that waits for the answer.
     is_driven: AtomicBool,
+    since: Instant,
 }
 
 impl Report {
+    /// True if its runtime may not be driven any more.
+    fn is_late(&self) -> bool {
+        !self.is_driven.load(Relaxed) || self.since.elapsed() > PATIENCE
+    }
+
     fn take(&self) -> Option<Box<dyn FnOnce() + Send>> {
         self.instead.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -58,7 +67,7 @@ pub(crate) struct Reports {
 
 #[derive(Default)]
 struct Sent {
-    /// Those since the last check.
+    /// Those since the last check, which are not late before the next one.
     all: Vec<Weak<Report>>,
     /// True while a task checks them.
     looks: bool,
@@ -92,7 +101,7 @@ impl Reports {
             Ok(Poll::Ready(false)) | Err(_) => return instead(),
         }
         let (instead, is_driven) = (Mutex::new(Some(instead)), AtomicBool::new(false));
-        let report = Arc::new(Report { instead, is_driven });
+        let report = Arc::new(Report { instead, is_driven, since: Instant::now() });
         let (weak, waits) = (Arc::downgrade(&report), Waits(report));
         runtime.spawn(async move {
             waits.0.is_driven.store(true, Relaxed);
@@ -109,16 +118,21 @@ impl Reports {
     }
 }
 
-/// Sends reports that their runtimes do not wait for, as long as there are any.
+/// Sends reports that their runtimes do not wait for, or too long, as long as there are any.
 async fn look(reports: Weak<Reports>) {
     let mut sent = Vec::<Weak<Report>>::new();
     loop {
         sleep(PAUSE).await;
-        let late = sent.iter().filter_map(Weak::upgrade);
-        late.filter(|report| !report.is_driven.load(Relaxed)).for_each(|report| report.moves());
+        sent.retain(|report| match report.upgrade() {
+            Some(report) if report.is_late() => {
+                report.moves();
+                false
+            }
+            report => report.is_some(),
+        });
         let Some(reports) = reports.upgrade() else { return };
         let mut since = reports.sent();
-        sent = std::mem::take(&mut since.all);
+        sent.append(&mut since.all);
         if sent.is_empty() {
             since.looks = false;
             return;

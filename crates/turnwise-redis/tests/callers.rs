@@ -3,6 +3,7 @@
 mod support;
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use support::board::{Add, Board};
 use support::{Server, until};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Id, Runtime};
 use turnwise::executor::Blocking;
 use turnwise::{Actor, ThreadPool};
 use turnwise_redis::step::{MailboxAct, MailboxStep, Op, Step};
@@ -356,6 +357,54 @@ fn what_is_dropped_in_a_runtime_is_told_although_that_does_not_go_on() {
     });
     drop(runtime);
     until("it is told", is_free);
+}
+
+/// A store that does not go on with releases in one runtime, as if that was not driven any more.
+#[derive(Debug)]
+struct Stalls {
+    store: MemoryStore,
+    stalled: Id,
+    /// The number of times that such a release was polled.
+    polled: AtomicUsize,
+}
+
+impl Store for Stalls {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        let here = Handle::try_current().is_ok_and(|runtime| runtime.id() == self.stalled);
+        if here && matches!(op.step, Step::Leave { .. }) {
+            return Box::pin(poll_fn(|cx| {
+                self.polled.fetch_add(1, SeqCst);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }));
+        }
+        self.store.call(op)
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.store.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.store.forget(client);
+    }
+}
+
+/// A runtime that has begun to wait for the answer to a release, and is driven no further.
+#[test]
+fn what_is_dropped_in_a_runtime_is_told_although_that_was_driven_once() {
+    let (runtime, polled) = (runtime(), AtomicUsize::new(0));
+    let stalled = runtime.handle().id();
+    let store = Arc::new(Stalls { store: MemoryStore::new(), stalled, polled });
+    let lease = Duration::from_secs(600);
+    let locks = Remote::builder().lease(lease).over(store.clone()).unwrap().locks();
+    runtime.block_on(async {
+        drop(locks.lock("a").await.unwrap());
+        while store.polled.load(SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+    });
+    until("it is told", || locks.info("a").wait().unwrap().is_none());
 }
 
 /// A store in which the first release has no answer, and no effect.
