@@ -76,6 +76,12 @@ const PAGE: u32 = 1000;
 /// [`drain`](RemoteActor::drain) fails with [`MessageError::UnknownMessage`], which names it.
 /// [`withdraw`](RemoteActor::withdraw) removes one that no version takes.
 ///
+/// Attempts, pauses and the time of outcomes are those of the process that drains, whatever process
+/// has sent the message. The store counts the failed attempts of a message, so the process that
+/// makes the last one by its own number makes the dead letter. Other settings of other processes
+/// are not refused: a deployment can change them. With [one attempt](ActorsBuilder::attempts) in
+/// some processes only, a message may begin again in the others.
+///
 /// # Examples
 /// ```
 /// use serde::{Deserialize, Serialize};

@@ -348,6 +348,30 @@ contract! {
         assert_eq!(new.dead_letters(0, 10).wait().unwrap(), Ok(vec![]));
     }
 
+    /// Processes may have other numbers of attempts: that of the drainer counts, not the sender's.
+    fn attempts_are_those_of_the_drainer(world) {
+        let clients = world.clients(2);
+        let boards = |client, attempts| {
+            let kind = kind(&clients[client]).attempts(attempts).drains(Drains::Never);
+            kind.open().unwrap().of("eu").unwrap()
+        };
+        for (sends, drains) in [(3, 1), (1, 2)] {
+            let id = format!("charge {drains}");
+            let (sender, drainer) = (boards(0, sends), boards(1, drains));
+            sender.tell(Charge(false)).id(&*id).wait().unwrap();
+            until("it is dead", || {
+                let _ = drainer.drain(Until::empty()).wait().unwrap();
+                matches!(sender.outcome::<()>(&id).wait().unwrap(), Ok(Outcome::Dead { .. }))
+            });
+        }
+        let kind = kind(&clients[0]).open().unwrap();
+        let letters = kind.dead_letters(0, 10).wait().unwrap().unwrap();
+        let attempts: Vec<_> = letters.iter().map(|it| it.attempts).collect();
+        if world.is_sound() {
+            assert_eq!(attempts, [1, 2]);
+        }
+    }
+
     fn mailboxes_and_dead_letters_are_in_the_table_of_actors(world) {
         let client = &world.clients(1)[0];
         let boards = kind(client).attempts(1).shards(2).open().unwrap();

@@ -260,6 +260,10 @@ where
     ///
     /// With one attempt a handler begins at most once, whatever process is killed at whatever time;
     /// with more, at least once. The stored state sees a message once in either case.
+    ///
+    /// The number applies to messages that this process drains, whatever process has sent them, and
+    /// is not compared with that of other processes. So a handler begins at most once only if all
+    /// processes that drain the kind have one attempt.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.settings.attempts = attempts;
         self
