@@ -294,7 +294,7 @@ impl Mailbox {
 
     /// Returns the number of messages to hand out next.
     fn most(&self, most: u32) -> u32 {
-        let most = if self.begun > 0 { 1 } else { most.max(1) };
+        let most = if self.begun > 0 { most.min(1) } else { most };
         most.min(u32::try_from(self.messages.len()).unwrap_or(u32::MAX))
     }
 }

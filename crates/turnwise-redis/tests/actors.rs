@@ -606,6 +606,58 @@ contract! {
         assert_eq!(asked.wait(), Ok(2));
     }
 
+    /// What was handled is stored while a successor is asked, which is refused after a lease. Its
+    /// future panics as it is dropped.
+    fn successors_that_hang_delay_nothing(world) {
+        let client = &world.clients(1)[0];
+        let hosts = |lease| {
+            let slow = client.actors::<Slow>("slow").message::<Sleep>("sleep").lease(lease);
+            slow.drains(Drains::Never).open().unwrap()
+        };
+        let budget = || Until::within(Duration::from_millis(30)).unwrap();
+        let [asked, hung] = ["asked", "hung"].map(|actor| {
+            let slow = hosts(Duration::from_secs(5)).of(actor).unwrap();
+            slow.tell(Sleep(50)).id("first").wait().unwrap();
+            slow.tell(Sleep(0)).wait().unwrap();
+            slow
+        });
+        let (promise, accepts) = turnwise::promise::<()>();
+        let accepts = Mutex::new(Some(accepts));
+        let drained = asked.drain(budget().or_hand_to(move |_| {
+            let accepts = accepts.lock().unwrap().take();
+            async move {
+                match accepts {
+                    Some(accepts) => accepts.await.map_err(|error| error.to_string()),
+                    None => Err("asked again".to_owned()),
+                }
+            }
+        }));
+        until("the first one is stored", || {
+            matches!(asked.outcome::<u64>("first").wait().unwrap(), Ok(Outcome::Done(1)))
+        });
+        promise.keep(());
+        let drained = drained.wait().unwrap().unwrap();
+        if world.is_sound() {
+            assert!(drained.handed_over && drained.left == 1, "{drained:?}");
+        }
+        let short = hosts(Duration::from_millis(300)).of("hung").unwrap();
+        let drained = short.drain(budget().or_hand_to(async move |_| {
+            let _panics = Panics;
+            std::future::pending().await
+        }));
+        let drained = drained.wait().unwrap().unwrap();
+        if world.is_sound() {
+            assert_eq!((drained.handled, drained.left, drained.handed_over), (1, 1, false));
+            assert_eq!(drained.refused.as_deref(), Some("it did not answer within 300ms"));
+        }
+        let _workers = hosts(Duration::from_secs(5)).work(1);
+        until("all are handled", || {
+            [&asked, &hung].iter().all(|actor| {
+                actor.info().wait().unwrap().unwrap().state.unwrap_or_default().0 == 2
+            })
+        });
+    }
+
     /// An executor that ends releases messages that have not begun, at once.
     fn ended_executors_give_back_what_has_not_begun(world) {
         let clients = world.clients(2);
@@ -637,6 +689,15 @@ contract! {
         assert_eq!(there.ask(Add(2)).wait(), Ok(1));
         let outcome = there.outcome::<()>("hang").wait().unwrap();
         assert_eq!(outcome, Ok(Outcome::Done(())));
+    }
+}
+
+/// Panics as it is dropped.
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("a successor's future");
     }
 }
 

@@ -170,7 +170,8 @@ fn advance(holds: &Holds, deed: Deed) -> Option<[MailboxAct; 2]> {
         again: [None, Some(Duration::ZERO), Some(LONG)][usize::from(failed) % 3],
     });
     let then = match next {
-        0..4 => Then::Next { most: 2, lease: LONG },
+        0..3 => Then::Next { most: 2, lease: LONG },
+        3 => Then::Next { most: 0, lease: LONG },
         4 => Then::PutOff { pause: SHORT },
         5 => Then::PutOff { pause: LONG },
         6 => Then::LetGo { after: LONG },

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use turnwise::{Actor, Reply, promise};
 
 use super::ask;
 use super::error::MessageError;
 use super::inbox::{MailboxHold, Shard};
-use super::kind::{Drains, Kind, NotDone, converted, panicked};
+use super::kind::{Drains, Kind, NotDone, Settings, converted, panicked};
 use crate::business::UnderWay;
 use crate::client::Client;
 use crate::step::{
@@ -34,7 +34,7 @@ use crate::user_code::caught;
 const PUT_OFF: Duration = Duration::from_secs(1);
 
 /// The number of times that a successor is asked.
-const ASKED: u32 = 3;
+const ASKED: usize = 3;
 
 /// The end of a drain: see [`RemoteActor::drain`](crate::RemoteActor::drain).
 #[derive(Clone, Debug, Default)]
@@ -82,8 +82,9 @@ impl Until {
     }
 
     /// Asks another host to go on if messages are left when the time is over. Its acceptance is
-    /// awaited while the mailbox is held. If it refuses three times, the actor is left to the
-    /// [workers](crate::Actors::work).
+    /// awaited while the mailbox is held, for one [lease](crate::ActorsBuilder::lease) at most; what
+    /// was handled is stored before. If it refuses three times, or does not answer in time, the
+    /// actor is left to the [workers](crate::Actors::work).
     pub fn or_hand_to(mut self, successor: impl Successor) -> Self {
         self.successor = Some(Arc::new(successor));
         self
@@ -149,7 +150,7 @@ pub struct Drained {
     pub left: u64,
     /// True if a successor has accepted what is left.
     pub handed_over: bool,
-    /// The last refusal of the successor, which has refused three times.
+    /// The last refusal of the successor, which has refused three times, or has not answered.
     pub refused: Option<String>,
     /// True if another client drains the actor, or the mailbox was lost to one.
     pub by_another: bool,
@@ -377,23 +378,29 @@ where
             local = None;
         }
         let mut then = Then::Next { most: settings.most(), lease: settings.lease };
+        let successor = until.successor.as_deref().filter(|_| over);
         if over {
-            let accepted = match &until.successor {
-                Some(successor) => Some(ask(&**successor, &held.tenure.actor).await),
-                None => None,
+            then = match successor {
+                // What was handled is stored, however long the successor takes.
+                Some(_) => Then::Next { most: 0, lease: settings.lease },
+                None => Then::LetGo { after: Duration::ZERO },
             };
-            drained.handed_over = matches!(accepted, Some(Ok(())));
-            drained.refused = accepted.and_then(Result::err);
-            // Workers check later, if a successor has accepted it.
-            let after = if drained.handed_over { settings.lease } else { Duration::ZERO };
-            then = Then::LetGo { after };
         } else if let Some((_, releases)) = &stuck {
             then = *releases;
         }
         let changed = if state == stored { None } else { state.clone() };
         let last = held.hand.messages.last().map(|message| message.id.clone());
         let again = failed.as_ref().is_some_and(|failed| failed.again.is_some());
-        let answer = match held.advance(&done, changed, failed, settings.keep, then).await {
+        let advanced = held.advance(&done, changed, failed, settings.keep, then).await;
+        let advanced = match (advanced, successor) {
+            (Ok(MailboxAnswer::Handed(hand)), Some(successor)) => {
+                (held.hand, held.begun) = (hand, false);
+                done.clear();
+                hand_over(&settings, &mut held, successor, &mut drained).await
+            }
+            (advanced, _) => advanced,
+        };
+        let answer = match advanced {
             Ok(answer) => answer,
             Err(error) => {
                 // The mailbox is held until the lease is over, and no other process may know of it.
@@ -441,6 +448,22 @@ where
     }
 }
 
+/// Asks the successor to go on with a mailbox, and releases it.
+async fn hand_over(
+    settings: &Settings,
+    held: &mut Held,
+    successor: &dyn AnySuccessor,
+    drained: &mut Drained,
+) -> Result<MailboxAnswer, MessageError> {
+    let limit = settings.lease;
+    let accepted = ask(&held.client, successor, &held.tenure.actor, limit).await;
+    drained.handed_over = accepted.is_ok();
+    drained.refused = accepted.err();
+    // Workers check later, if a successor has accepted it.
+    let after = if drained.handed_over { settings.lease } else { Duration::ZERO };
+    held.advance(&[], None, None, settings.keep, Then::LetGo { after }).await
+}
+
 /// Watches a mailbox that this process may have to drain again, if senders drain its kind.
 fn watch_for<S>(kind: &Arc<Kind<S>>, client: &Arc<Client>, actor: &str, last: Option<String>)
 where
@@ -469,7 +492,7 @@ where
     let waiting = Arc::downgrade(&client);
     drop(client);
     io.spawn(async move {
-        tokio::time::sleep_until(after(wait)).await;
+        sleep_until(after(wait)).await;
         let Some(client) = waiting.upgrade() else { return };
         let claimed = claim(&client, &kind, &actor).await;
         if !matches!(claimed, Ok(Ok(_))) {
@@ -504,23 +527,39 @@ async fn attempt<S: Serialize + Send + 'static>(
     Ok((reply, state))
 }
 
-/// Asks a successor, three times at most. A panic is a refusal.
-async fn ask(successor: &dyn AnySuccessor, actor: &str) -> Result<(), String> {
-    let mut asked = 1;
-    loop {
-        let accepted = match caught(|| successor.accept_any(actor)) {
-            Ok(mut accepts) => {
-                poll_fn(|cx| match caught(|| accepts.as_mut().poll(cx)) {
-                    Ok(accepted) => accepted,
-                    Err(panic) => Poll::Ready(Err(panicked(&panic))),
-                })
-                .await
+/// Asks a successor, three times and for this time at most. A panic is a refusal, unless it is that
+/// of a future that has answered.
+async fn ask(
+    client: &Client,
+    successor: &dyn AnySuccessor,
+    actor: &str,
+    limit: Duration,
+) -> Result<(), String> {
+    let mut over = {
+        let _timers = client.io.enter();
+        Box::pin(sleep_until(after(limit)))
+    };
+    let mut refused = String::new();
+    for _ in 0..ASKED {
+        let mut accepts = match caught(|| successor.accept_any(actor)) {
+            Ok(accepts) => accepts,
+            Err(panic) => {
+                refused = panicked(&panic);
+                continue;
             }
-            Err(panic) => Err(panicked(&panic)),
         };
-        match accepted {
-            Err(_) if asked < ASKED => asked += 1,
-            answer => return answer,
+        let answer = poll_fn(|cx| match caught(|| accepts.as_mut().poll(cx)) {
+            Ok(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
+            Ok(Poll::Pending) => over.as_mut().poll(cx).map(|()| None),
+            Err(panic) => Poll::Ready(Some(Err(panicked(&panic)))),
+        });
+        let answer = answer.await;
+        let _ = caught(|| drop(accepts));
+        match answer {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(why)) => refused = why,
+            None => return Err(format!("it did not answer within {limit:?}")),
         }
     }
+    Err(refused)
 }

@@ -81,8 +81,8 @@ end
 
 -- The number of messages to hand out next.
 local function most_of(a, most)
-  if a.b > 0 then most = 1 end
-  return math.min(math.max(most, 1), len(a))
+  if a.b > 0 then most = math.min(most, 1) end
+  return math.min(most, len(a))
 end
 
 local function save(a)

@@ -116,7 +116,7 @@ pub struct FailedAttempt {
 pub enum Then {
     /// Takes the next messages, and extends the lease.
     Next {
-        /// The maximum number of messages.
+        /// The maximum number of messages. Zero: the mailbox is held, and none is handed out.
         most: u32,
         /// The lease.
         lease: Duration,
