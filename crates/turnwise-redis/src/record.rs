@@ -11,6 +11,7 @@
 //! An object has places, each held by one request at most: a lock has one. Each step *settles*
 //! first: expired leases end, and a free place is granted to the first queue entry that is still
 //! alive, until that entry's time of expiry. The next `Acquire` of that request picks the grant up.
+//! A lease that is over when its holder leaves, and was not settled before, ends by that `Leave`.
 //!
 //! - RECORD-1: at most one request holds a place, and a request holds one place at most.
 //! - RECORD-2: a place is free only if the queue is empty.
@@ -111,7 +112,11 @@ impl Record {
     ) -> Answer {
         self.gone.retain(|_, until| *until > now);
         let known = if self.places > 0 { self.places } else { places };
-        self.settle(now, known, above, notices);
+        let leaves = match step {
+            Step::Leave { token, .. } => Some(token),
+            _ => None,
+        };
+        self.settle(now, known, above, leaves, notices);
         if known != places {
             if !self.holders.is_empty() || !self.queue.is_empty() {
                 return Answer::Differs { places: known };
@@ -159,7 +164,7 @@ impl Record {
                 let held = self.holders.get(place).is_some_and(|it| it.token == quarantined);
                 if held {
                     self.holders.remove(place);
-                    self.settle(now, places, above, notices);
+                    self.settle(now, places, above, None, notices);
                 }
                 Answer::Forced(held)
             }
@@ -167,7 +172,7 @@ impl Record {
                 let holder = self.holders.remove(place);
                 let forced = holder.is_some();
                 notices.extend(holder.map(|holder| Notice::Lost(holder.token)));
-                self.settle(now, places, above, notices);
+                self.settle(now, places, above, None, notices);
                 Answer::Forced(forced)
             }
             Step::Look => {
@@ -222,8 +227,16 @@ impl Record {
         self.queue.clear();
     }
 
-    fn settle(&mut self, now: u64, places: u32, above: u64, notices: &mut Vec<Notice>) {
-        self.holders.retain(|_, holder| holder.until > now);
+    /// Ends expired leases, except that of the token that leaves, and grants places that are free.
+    fn settle(
+        &mut self,
+        now: u64,
+        places: u32,
+        above: u64,
+        leaves: Option<&Token>,
+        notices: &mut Vec<Notice>,
+    ) {
+        self.holders.retain(|_, holder| holder.until > now || Some(&holder.token) == leaves);
         while let Some(place) = self.free(places) {
             let Some((token, alive)) = self.queue.pop_front() else { return };
             if alive > now {
@@ -343,7 +356,7 @@ impl Record {
         if let Some((place, _)) = self.holding(token) {
             self.holders.remove(&place);
             self.released = Some(token.clone());
-            self.settle(now, places, above, notices);
+            self.settle(now, places, above, None, notices);
             return Answer::Released;
         }
         self.queue.retain(|entry| entry.0 != *token);

@@ -120,7 +120,8 @@ pub enum Step {
         /// The lease, unless the hold is confirmed again.
         lease: Duration,
     },
-    /// Releases the place, or removes the queue entry.
+    /// Releases the place, also if its lease is over and no other step has ended it; or removes the
+    /// queue entry.
     Leave {
         /// The request.
         token: Token,

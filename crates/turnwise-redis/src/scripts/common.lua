@@ -17,6 +17,7 @@
 --
 -- Constants before this text: `channels`, the prefix of the channels of notices, which a client's
 -- number follows; `kept`, the time that a record outlives its holds, its queue and its ticks (ms).
+-- `leaves` is the token that a step releases, if it is a release.
 --
 -- The record of one place is a string while it has no queue, no ticks and no jobs, which fast paths
 -- read and write as a whole: '<dddH' until when it is held, or 0; f; x; the length of the holder's
@@ -174,14 +175,15 @@ local function clear(i)
   t[i] = false
 end
 
--- Expired leases end, and free places are granted to the first queue entries that are alive.
+-- Expired leases end, and free places are granted to the first queue entries that are alive. The
+-- lease of a holder that releases ends by that.
 local function settle()
   if many then
     for _, i in ipairs(redis.call('ZRANGEBYSCORE', U, '-inf', now)) do
       load(i)
-      clear(i)
+      if t[i] ~= leaves then clear(i) end
     end
-  elseif t[1] and u[1] <= now then
+  elseif t[1] and t[1] ~= leaves and u[1] <= now then
     clear(1)
   end
   local i = k and free()

@@ -49,7 +49,7 @@ impl Scripts {
     /// lock that is free.
     pub(crate) fn new(channels: &str, kept: Duration) -> Self {
         let (channels, time) = (literal(channels), micros(kept) / 1000);
-        let constants = format!("local channels, kept = {channels}, {time}\n");
+        let constants = format!("local channels, kept, leaves = {channels}, {time}\n");
         let script = |parts: &[&str]| {
             let text = parts.concat();
             let name = sha1_smol::Sha1::from(&text).digest().to_string();
