@@ -28,7 +28,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use machine::{Entered, Host, LetIn, Machine, Refusal, Request, Term};
+use machine::{Entered, Host, LOOKS, LetIn, Machine, Refusal, Request, Term};
 
 /// Room for many readers, or for one writer.
 const ALL: u64 = 9;
@@ -761,6 +761,8 @@ impl<'a> Run<'a> {
         let lent = world.lent.borrow();
         let held = || self.held.iter().filter(|held| !lent.contains(&held.fence));
         check!(view.holds == held().count(), "{} holds", view.holds);
+        let lent = self.used() - held().map(Held::weight).sum::<u64>();
+        check!(self.machine.lent() == lent, "lent {} instead of {lent}", self.machine.lent());
         let oldest = self.machine.oldest().map(|(fence, count, ..)| (fence, count));
         let right = held().next().map(|held| (held.fence, held.entries.len()));
         check!(oldest == right, "the oldest is {oldest:?} and not {right:?}");
@@ -991,7 +993,7 @@ fn every_fault_is_found() {
 }
 
 /// A hold that counts how often it is looked at.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Seen(Rc<Cell<usize>>, Duration);
 
 impl Seen {
@@ -1101,4 +1103,58 @@ fn a_step_does_not_look_at_all_that_hold_or_wait() {
     // Two are over, and two come in.
     costs("two are over", 12, &mut || machine.expire(&mut host));
     assert_eq!(machine.view().holds, 1_000);
+}
+
+/// A request that asks how long it would wait costs no more behind a thousand holds than behind
+/// one. Holds from before the first such request are passed over once.
+#[test]
+fn a_request_that_is_refused_early_does_not_look_at_all_that_hold() {
+    const MANY: u64 = 1_000;
+    let mut host = Counts(Rc::default(), Duration::ZERO, 0);
+    let mut machine = Machine::new(MANY);
+    let ask = |machine: &mut Machine<u64, Seen>, host: &mut Counts, number, patience| {
+        let request = Request {
+            number,
+            owner: None,
+            weight: 1,
+            until: None,
+            timed: false,
+            immediate: false,
+            patience,
+        };
+        let (term, at) = (host.0.clone(), Duration::from_secs(100));
+        let before = LOOKS.get();
+        let entered = machine.enter(request, host, |_| Seen(term, at), || number);
+        (entered, LOOKS.get() - before)
+    };
+    let mut known = estimate::Estimate::default();
+    known.took(Duration::from_secs(8));
+    for number in 1..=MANY / 2 {
+        ask(&mut machine, &mut host, number, None);
+    }
+    machine.know(known);
+    for number in MANY / 2 + 1..=MANY {
+        ask(&mut machine, &mut host, number, None);
+    }
+    assert_eq!(machine.view().holds, 1_000);
+    host.1 = Duration::from_secs(3);
+    let hasty = Some(Duration::from_secs(1));
+    for most in [MANY / 2 + 1, 1, 1] {
+        let (entered, looks) = ask(&mut machine, &mut host, MANY + 1, hasty);
+        let expected = Refusal::Expected(Duration::from_secs(5));
+        assert!(matches!(entered, Entered::Refused(why) if why == expected), "{entered:?}");
+        assert!(looks as u64 <= most, "{looks} looks");
+    }
+    assert!(machine.leave(501, 501, &mut host));
+    let (_, looks) = ask(&mut machine, &mut host, MANY + 1, hasty);
+    assert_eq!(looks, 0, "there is room");
+    let (_, looks) = ask(&mut machine, &mut host, MANY + 2, hasty);
+    assert_eq!(looks, 1, "the next one");
+    // A part is as old as the hold that it is made of; its fence may be drawn before that look.
+    assert!(machine.split((502, 502), 0, (501, Seen(Rc::default(), Duration::from_secs(100)))));
+    (502..=MANY).for_each(|fence| assert!(machine.leave(fence, fence, &mut host)));
+    machine.resize(1, &mut host);
+    // Holds take 3 s by now. The part has lasted that long; the other one has just begun.
+    let (entered, _) = ask(&mut machine, &mut host, MANY + 2, hasty);
+    assert!(matches!(entered, Entered::Waits), "{entered:?}");
 }

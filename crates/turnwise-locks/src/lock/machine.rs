@@ -5,8 +5,8 @@
 //! there is room, and no other is: so the order is that of arrival, for large requests, too, and
 //! readers that stand beside each other come in together.
 //!
-//! - MACHINE-1: `used` is the sum of what the holds weigh, and of what is lent. It is above the
-//!   capacity only after that was reduced.
+//! - MACHINE-1: `used` is the sum of what the holds weigh, and of `lent`. It is above the capacity
+//!   only after that was reduced.
 //! - MACHINE-2: no request is let in while another one waits before it, or there is no room.
 //! - MACHINE-3: when a call returns, the head of the queue does not fit. So no room is left unused.
 //! - MACHINE-4: fences increase strictly, in the order in which holds begin.
@@ -15,6 +15,8 @@
 //!   that; so nothing is overdue before the first of them. A hold whose lease comes to end earlier
 //!   is [minded](Machine::mind).
 //! - MACHINE-8: `owners` has those that hold, with the fence, and how many of their requests wait.
+//! - MACHINE-9: no hold before the fence `unmeasured` is measured. New holds come after it, so each
+//!   hold that is not measured is passed over once.
 //! - MACHINE-6: no owner waits for itself: it has one hold at most, and none of its requests stands
 //!   in the queue meanwhile.
 
@@ -134,6 +136,18 @@ pub(crate) struct Hold<T> {
     term: T,
 }
 
+#[cfg(test)]
+std::thread_local! {
+    /// At how many holds this thread has looked one after the other.
+    pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts a look at a hold, in tests.
+fn looked() {
+    #[cfg(test)]
+    LOOKS.set(LOOKS.get() + 1);
+}
+
 /// Holds by their fences. One that is alone stands in no allocation of its own.
 struct Holds<T> {
     alone: Option<Hold<T>>,
@@ -172,13 +186,18 @@ impl<T> Holds<T> {
         self.alone.take_if(|hold| hold.fence == fence).or_else(|| self.more.remove(&fence))
     }
 
-    /// The oldest first; `alone` is not always that, for what was lent is known late.
     fn iter(&self) -> impl Iterator<Item = &Hold<T>> {
-        let alone = self.alone.iter();
-        let at = alone.clone().next().map_or(0, |hold| hold.fence);
-        let (before, after) = (self.more.range(..at), self.more.range(at..));
+        self.from(0)
+    }
+
+    /// Those from this fence on, the oldest first; `alone` is not always that, for what was lent is
+    /// known late.
+    fn from(&self, fence: u64) -> impl Iterator<Item = &Hold<T>> {
+        let alone = self.alone.iter().filter(move |hold| hold.fence >= fence);
+        let at = alone.clone().next().map_or(fence, |hold| hold.fence);
+        let (before, after) = (self.more.range(fence..at), self.more.range(at..));
         let hold = |(_, hold)| hold;
-        before.map(hold).chain(alone).chain(after.map(hold))
+        before.map(hold).chain(alone).chain(after.map(hold)).inspect(|_| looked())
     }
 }
 
@@ -220,7 +239,10 @@ pub(crate) struct View {
 pub(crate) struct Machine<W, T> {
     capacity: u64,
     used: u64,
+    lent: u64,
     holds: Holds<T>,
+    /// No hold before this fence is measured (MACHINE-9).
+    unmeasured: u64,
     dues: BTreeSet<(Duration, u64)>,
     owners: HashMap<u64, Owner>,
     queue: VecDeque<Waiter<W>>,
@@ -242,7 +264,9 @@ impl<W, T: Term + Clone> Machine<W, T> {
         Machine {
             capacity,
             used: 0,
+            lent: 0,
             holds: Holds::new(),
+            unmeasured: 0,
             dues: BTreeSet::new(),
             owners: HashMap::new(),
             queue: VecDeque::new(),
@@ -270,6 +294,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
     /// Takes lent room back, before a request enters.
     pub(crate) fn take_back(&mut self, room: u64) {
         self.used -= room;
+        self.lent -= room;
     }
 
     /// Lends all the room there is: from now on that counts as used, though no hold has it. None:
@@ -280,7 +305,14 @@ impl<W, T: Term + Clone> Machine<W, T> {
         }
         let room = self.capacity.checked_sub(self.used)?;
         self.used = self.capacity;
+        self.lent += room;
         Some(room)
+    }
+
+    #[cfg(test)]
+    #[allow(dead_code, reason = "the search of all states looks at it, and the unit tests do not")]
+    pub(crate) fn lent(&self) -> u64 {
+        self.lent
     }
 
     /// The room that a request would get at once.
@@ -294,6 +326,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
     /// A fast permit is a hold from now on, with its fence for a number.
     pub(crate) fn adopt(&mut self, fence: u64, weight: u64, term: T) {
         if self.holds.get_mut(fence).is_none() {
+            self.lent -= weight;
             self.put(Hold::new((fence, None), (fence, weight), None, term));
         }
     }
@@ -307,6 +340,9 @@ impl<W, T: Term + Clone> Machine<W, T> {
     fn put_unleased(&mut self, hold: Hold<T>) {
         if let Some(owner) = hold.owner {
             self.owners.entry(owner).or_default().fence = Some(hold.fence);
+        }
+        if hold.since.is_some() {
+            self.unmeasured = self.unmeasured.min(hold.fence);
         }
         self.holds.insert(hold);
     }
@@ -470,18 +506,27 @@ impl<W, T: Term + Clone> Machine<W, T> {
     }
 
     /// How long a request that came now would wait.
-    pub(crate) fn expected(&self, now: Duration) -> Duration {
+    pub(crate) fn expected(&mut self, now: Duration) -> Duration {
         if self.waiting() == 0 && self.used < self.capacity {
             return Duration::ZERO;
         }
-        // The oldest of those that are measured.
-        let since = self.holds.iter().find_map(|hold| hold.since);
-        let running = since.map(|since| now.saturating_sub(since));
+        let running = self.oldest_measured().map(|since| now.saturating_sub(since));
         // As many holds end in the time of one. Each permit that is lent may be one.
-        let held: u64 = self.holds.iter().map(Hold::weight).sum();
-        let lent = usize::try_from(self.used - held).unwrap_or(usize::MAX);
+        let lent = usize::try_from(self.lent).unwrap_or(usize::MAX);
         let at_once = self.holds.len().saturating_add(lent).max(1);
         self.estimate.wait(self.waiting() / at_once, running.unwrap_or_default())
+    }
+
+    /// Since when the oldest of the holds that are measured is there.
+    fn oldest_measured(&mut self) -> Option<Duration> {
+        for hold in self.holds.from(self.unmeasured) {
+            if hold.since.is_some() {
+                self.unmeasured = hold.fence;
+                return hold.since;
+            }
+            self.unmeasured = hold.fence + 1;
+        }
+        None
     }
 
     /// An entry of a hold ends, and others come in. False: it had expired, or was forced.
@@ -621,7 +666,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
 
     /// Room that is lent is gone for good.
     pub(crate) fn forget_lent(&mut self, weight: u64) {
-        self.used -= weight;
+        self.take_back(weight);
         self.take_for_good(weight);
     }
 
@@ -722,7 +767,10 @@ impl<W, T: Term + Clone> Machine<W, T> {
                         self.hold(&request, fence, term, since);
                         self.join(&request, fence, &mut now, host);
                     }
-                    LetIn::Lent => self.used += request.weight,
+                    LetIn::Lent => {
+                        self.used += request.weight;
+                        self.lent += request.weight;
+                    }
                     LetIn::Gone => self.gone -= 1,
                 }
             }

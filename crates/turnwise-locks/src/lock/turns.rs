@@ -580,7 +580,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         self.machine.known()
     }
 
-    pub(super) fn expected(&self, now: Duration) -> Duration {
+    pub(super) fn expected(&mut self, now: Duration) -> Duration {
         self.machine.expected(now)
     }
 }
