@@ -14,8 +14,8 @@ use support::proxy::{Fate, Proxy};
 use support::{Server, until};
 use turnwise_redis::step::{Answer, Op, Step};
 use turnwise_redis::{
-    Fenced, Limits, LockError, Majority, MajorityBuilder, MajorityError, MemoryStore, RedisStore,
-    ReleaseError, Store,
+    Fenced, Limits, LockError, Majority, MajorityBuilder, MajorityError, MajorityGuard,
+    MemoryStore, RedisStore, ReleaseError, Store,
 };
 
 const LEASE: Duration = Duration::from_millis(600);
@@ -165,11 +165,30 @@ fn names_and_leases_that_cannot_be() {
     assert!(builder().prefix("").over(stores(3)).is_err());
 }
 
+/// Locks `a` on all servers. One that grants it later than the others does not count for the hold.
+fn held_by_all(majority: &Majority, servers: &[Server]) -> MajorityGuard {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store = |server: &Server| RedisStore::new(&server.url(), "test", LEASE).unwrap();
+    let stores: Vec<_> = servers.iter().map(store).collect();
+    let look = Op { key: "test:{majority:a}".to_owned(), places: 1, above: 0, step: Step::Look };
+    let mut held = None;
+    until("all servers hold it", || {
+        drop(held.take());
+        let guard = held.insert(majority.lock("a").wait().unwrap());
+        stores.iter().all(|store| {
+            let seen = runtime.block_on(store.call(&look)).unwrap();
+            matches!(seen, Answer::Seen { holders, fence, .. }
+                if holders.len() == 1 && fence == guard.fence().number())
+        })
+    });
+    held.unwrap()
+}
+
 #[test]
 fn one_server_is_killed() {
     let mut servers = three();
     let majority = over(&servers);
-    let held = majority.lock("a").wait().unwrap();
+    let held = held_by_all(&majority, &servers);
     servers[1].kill();
     // The others renew it, and grant new ones.
     let began = Instant::now();
@@ -187,7 +206,7 @@ fn one_server_is_killed() {
 fn one_server_is_stopped() {
     let servers = three();
     let majority = over(&servers);
-    let held = majority.lock("a").wait().unwrap();
+    let held = held_by_all(&majority, &servers);
     servers[0].signal(SIGSTOP);
     let began = Instant::now();
     drop(majority.lock("b").wait().unwrap());
