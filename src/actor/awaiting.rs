@@ -23,6 +23,9 @@ use crate::turn::waking::abort;
 /// returns a boxed future of the state's lifetime. (A plain closure that returns one needs a bound
 /// that says so: `for<'a> FnOnce(&'a mut S) -> ..`.) It cannot be implemented elsewhere.
 ///
+/// `|state| async move { .. }` is none of these. It is error E0282, "type annotations needed", and
+/// with an annotation the future cannot borrow the state.
+///
 /// The future is `Send`: what it holds across an await may go to another thread.
 // The first bound is there so that `async |state| ..` needs no annotation.
 pub trait AsyncTurn<A, R>:
@@ -339,9 +342,11 @@ impl<S: Send + 'static> Actor<S> {
 
     /// Sends a typed message whose turn may wait; as [`run`](Self::run) in every respect.
     /// [`Reply::cancel`] gives the message back, also if it was refused.
-    pub fn ask_async<M: Send + 'static>(&self, message: M) -> Reply<S::Reply, M>
+    pub fn ask_async<M, R>(&self, message: M) -> Reply<R, M>
     where
-        S: AsyncHandler<M>,
+        S: AsyncHandler<M, Reply = R>,
+        M: Send + 'static,
+        R: Send + 'static,
     {
         ask(&self.handle, typed::<S, M>(message), By::Sender)
     }
@@ -358,9 +363,11 @@ impl<S: Send + 'static> Posted<'_, S> {
     }
 
     /// As [`Actor::ask_async`]: the turn does not begin in this call.
-    pub fn ask_async<M: Send + 'static>(&self, message: M) -> Reply<S::Reply, M>
+    pub fn ask_async<M, R>(&self, message: M) -> Reply<R, M>
     where
-        S: AsyncHandler<M>,
+        S: AsyncHandler<M, Reply = R>,
+        M: Send + 'static,
+        R: Send + 'static,
     {
         ask(&self.actor.handle, typed::<S, M>(message), By::Poster)
     }
@@ -377,9 +384,11 @@ impl<S: Send + 'static> Waiting<'_, S> {
     }
 
     /// As [`Actor::ask_async`].
-    pub fn ask_async<M: Send + 'static>(&self, message: M) -> Asking<S::Reply, M>
+    pub fn ask_async<M, R>(&self, message: M) -> Asking<R, M>
     where
-        S: AsyncHandler<M>,
+        S: AsyncHandler<M, Reply = R>,
+        M: Send + 'static,
+        R: Send + 'static,
     {
         Asking::of_turn(&self.actor.handle, typed::<S, M>(message))
     }

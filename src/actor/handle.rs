@@ -150,9 +150,11 @@ impl<S: Send + 'static> Actor<S> {
     ///
     /// [`Reply::cancel`] gives the message back, also if it was refused.
     #[inline]
-    pub fn ask<M: Send + 'static>(&self, message: M) -> Reply<S::Reply, M>
+    pub fn ask<M, R>(&self, message: M) -> Reply<R, M>
     where
-        S: Handler<M>,
+        S: Handler<M, Reply = R>,
+        M: Send + 'static,
+        R: Send + 'static,
     {
         let answer = outgoing::ask(&self.handle, Typed(message), By::Sender);
         Reply::of(&self.handle, answer, |Typed(message)| message)

@@ -16,6 +16,9 @@ use crate::error::SendError;
 /// A message is stored in the mailbox as it is. Messages and closures may be mixed on one actor;
 /// they run in the order of their acceptance.
 ///
+/// A handler that awaits is an [`AsyncHandler`](super::AsyncHandler). An `async fn handle` of this
+/// trait does not compile: error E0053, "expected .., found future".
+///
 /// # Examples
 /// ```
 /// use turnwise::{Actor, Context, Handler};
@@ -48,7 +51,8 @@ use crate::error::SendError;
     label = "`Handler<{M}>` is not implemented for `{Self}`",
     note = "implement `Handler` of the message's type for the state, or send a closure: \
             `actor.send(|state| ..)`",
-    note = "a message with an `AsyncHandler` is sent by `ask_async`"
+    note = "a message with an `AsyncHandler` is sent by `ask_async`, and named to a store's actors by \
+            `async_message`"
 )]
 pub trait Handler<M>: Sized {
     /// The answer to the sender of an [`ask`](Actor::ask).

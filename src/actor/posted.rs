@@ -65,9 +65,11 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
     }
 
     /// As [`Actor::ask`].
-    pub fn ask<M: Send + 'static>(&self, message: M) -> Reply<S::Reply, M>
+    pub fn ask<M, R>(&self, message: M) -> Reply<R, M>
     where
-        S: Handler<M>,
+        S: Handler<M, Reply = R>,
+        M: Send + 'static,
+        R: Send + 'static,
     {
         let handle = &self.actor.handle;
         let answer = outgoing::ask(handle, Typed(message), By::Poster);

@@ -71,9 +71,11 @@ impl<'a, S: Send + 'static> Waiting<'a, S> {
     }
 
     /// As [`Actor::ask`].
-    pub fn ask<M: Send + 'static>(&self, message: M) -> Asking<S::Reply, M>
+    pub fn ask<M, R>(&self, message: M) -> Asking<R, M>
     where
-        S: Handler<M>,
+        S: Handler<M, Reply = R>,
+        M: Send + 'static,
+        R: Send + 'static,
     {
         Asking::new(&self.actor.handle, Typed(message), |Typed(message)| message)
     }

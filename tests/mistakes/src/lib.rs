@@ -17,8 +17,13 @@ macro_rules! cases {
 }
 
 cases! {
+    async_handler_asked_as_another
+    async_handler_of_the_other_trait
+    async_question_nobody_handles
     async_turn_borrows_a_local
     async_turn_keeps_what_stays_here
+    async_turn_of_a_plain_closure
+    async_turn_of_an_untyped_closure
     async_turn_state_leaves
     borrowed_local
     handler_of_another_reply
