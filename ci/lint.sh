@@ -47,8 +47,24 @@ clippy() {
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 }
 
+# The guides are read on GitHub, too, so their pages link to docs.rs. Links to the packages whose
+# documentation is built here have a target in it.
 docs() {
+    local link page bad=0
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+    while read -r link; do
+        page=$target/doc/${link%%#*}
+        if ! [ -e "$page" ] || { [[ $link == *#* ]] && ! grep -qF "id=\"${link#*#}\"" "$page"; }; then
+            echo "error: no page of the documentation is $link" >&2
+            bad=1
+        fi
+    done < <(git ls-files -z '*.md' | xargs -0 grep -ohE 'https://docs.rs/turnwise[a-z-]*/latest/[^ )>]*' |
+        sed 's|.*/latest/||' | grep -E '^turnwise(_locks)?/' | sort -u)
+    if git grep -nE '\]\((crate|turnwise[a-z_]*)::' -- '*.md' >&2; then
+        echo "error: links that only rustdoc knows" >&2
+        bad=1
+    fi
+    return "$bad"
 }
 
 parts "format scripts clippy docs" "$@"

@@ -15,9 +15,9 @@ impl Chapter {
         self.text.lines().next().unwrap().trim_start_matches("# ")
     }
 
-    /// Returns the link to it, as in `[03. Asking](crate::guide::asking)`.
+    /// Returns the link to it, as in `[03. Asking][guide::asking]`.
     fn link(&self) -> String {
-        format!("[{}](crate::guide::{})", self.title(), self.module)
+        format!("[{}][guide::{}]", self.title(), self.module)
     }
 
     /// Returns the samples in Rust.
@@ -97,7 +97,7 @@ fn guides_have_one_numbering() {
                 linked("next", next);
             }
         }
-        let texts = guide.iter().map(|chapter| (&chapter.text, "](crate::guide::"));
+        let texts = guide.iter().map(|chapter| (&chapter.text, "][guide::"));
         for (text, link) in texts.chain([(&contents, "](self::")]) {
             for (said, to) in references(text, link) {
                 let is = guide.iter().position(|chapter| chapter.module == to);
