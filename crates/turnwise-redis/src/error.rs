@@ -243,11 +243,11 @@ impl fmt::Display for LockError {
         match self {
             LockError::TimedOut { waited, key } => {
                 let name = key.as_deref().unwrap_or_default();
-                write!(f, "the lock `{name}` was not granted within {waited:.1?}")
+                write!(f, "`{name}` was not granted within {waited:.1?}")
             }
             LockError::Busy { key } => {
                 let name = key.as_deref().unwrap_or_default();
-                write!(f, "the lock `{name}` is held, or waited for")
+                write!(f, "`{name}` is held, or waited for")
             }
             LockError::OtherPlaces { places } => {
                 write!(f, "other clients use {places} places")

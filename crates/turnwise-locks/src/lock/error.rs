@@ -93,17 +93,17 @@ impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LockError::TimedOut { waited, key } => {
-                write!(f, "the lock{} was not free in {waited:?}", Named(key))
+                write!(f, "{}not granted within {waited:?}", subject(key, "was"))
             }
             LockError::Expected { wait, key } => {
-                write!(f, "the lock{} is expected in {wait:?}, too late", Named(key))
+                write!(f, "{}expected in {wait:?}, too late", subject(key, "is"))
             }
-            LockError::Busy { key } => write!(f, "the lock{} is held, or waited for", Named(key)),
+            LockError::Busy { key } => write!(f, "{}held, or waited for", subject(key, "is")),
             LockError::Deadlock { key: None } => f.write_str("an owner would wait for itself"),
             LockError::Deadlock { key } => {
                 write!(f, "an owner of the lock{} would wait for itself", Named(key))
             }
-            LockError::Closed => f.write_str("the lock was closed"),
+            LockError::Closed => f.write_str("no more requests are taken"),
             LockError::WouldBlock => Reason::WouldBlock.fmt(f),
             LockError::TooMany { permits } => write!(f, "there are {permits} permits in all"),
             LockError::Taken => f.write_str("the outcome was taken before"),
@@ -112,6 +112,11 @@ impl fmt::Display for LockError {
 }
 
 impl Error for LockError {}
+
+/// The beginning of a sentence about a key, a lock's or a semaphore's.
+fn subject(key: &Option<Arc<str>>, verb: &str) -> String {
+    key.as_ref().map_or_else(String::new, |name| format!("`{name}` {verb} "))
+}
 
 /// The name of a key in a sentence, after the word that it names.
 pub(crate) struct Named<'a>(pub(crate) &'a Option<Arc<str>>);
