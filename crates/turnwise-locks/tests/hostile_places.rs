@@ -21,9 +21,11 @@ mod common;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
@@ -472,13 +474,21 @@ fn step(world: &Arc<World>, outermost: bool) {
         }
         14 => {
             let job = of(2);
-            let _ = world.jobs.try_run(["a", "b"][job], |tick| {
+            let ran = |tick| {
                 if !world.ran.lock().unwrap().insert((job, tick)) {
                     world.finding(format!("job {job} ran twice in {tick:?}"));
                 }
                 misbehave(world);
                 let _ = fails();
-            });
+            };
+            let name = ["a", "b"][job];
+            match of(2) {
+                0 => _ = world.jobs.try_run(name, ran),
+                _ => {
+                    let mut run = pin!(world.jobs.try_run_async(name, async |tick| ran(tick)));
+                    _ = poll(&mut run, Waker::noop());
+                }
+            }
         }
         _ => _ = world.raffle.status(),
     }

@@ -220,12 +220,27 @@ impl OncePerTick {
     /// With the job's own panic, or that of the wall clock or the schedule; with one of those, no
     /// tick is used.
     pub fn try_run<R>(&self, job: &str, f: impl FnOnce(TickNumber) -> R) -> Result<R, NotMine> {
-        let (f, (tick, next)) = owning(f, |_| self.shared.tick_of_call());
-        let _running = self.shared.take(job, tick).map_err(|other| match other {
-            Other::Taken => NotMine::Taken { tick, next },
-            Other::Runs(tick) => NotMine::StillRunning { tick, next },
-        })?;
+        let (f, began) = owning(f, |_| self.shared.begin(job));
+        let (_running, tick) = began?;
         Ok(f(tick))
+    }
+
+    /// [`try_run`](Self::try_run) for a job that awaits. Dropped while the job runs, it ends the
+    /// run; the tick stays used. Nothing is done before the first poll.
+    ///
+    /// # Errors
+    /// See [`NotMine`]: the job was not run.
+    ///
+    /// # Panics
+    /// As [`try_run`](Self::try_run).
+    pub async fn try_run_async<R>(
+        &self,
+        job: &str,
+        f: impl AsyncFnOnce(TickNumber) -> R,
+    ) -> Result<R, NotMine> {
+        let (f, began) = owning(f, |_| self.shared.begin(job));
+        let (_running, tick) = began?;
+        Ok(f(tick).await)
     }
 
     /// Has a timer try the job in each tick, beginning with the next one, until what comes back is
@@ -291,6 +306,16 @@ impl Shared {
             false => self.schedule.look(now),
         };
         (TickNumber(number), next.saturating_sub(now))
+    }
+
+    /// Takes the tick of a call.
+    fn begin(&self, job: &str) -> Result<(Running, TickNumber), NotMine> {
+        let (tick, next) = self.tick_of_call();
+        let running = self.take(job, tick).map_err(|other| match other {
+            Other::Taken => NotMine::Taken { tick, next },
+            Other::Runs(tick) => NotMine::StillRunning { tick, next },
+        })?;
+        Ok((running, tick))
     }
 
     /// Takes this tick of the job, if it can be had (TICKS-1).

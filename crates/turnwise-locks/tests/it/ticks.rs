@@ -1,10 +1,13 @@
 //! A job that runs once per tick, whoever tries.
 
 use std::collections::BTreeMap;
+use std::future::{Future, pending};
 use std::hint;
 use std::panic::{self, AssertUnwindSafe};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -103,6 +106,24 @@ fn a_long_run_is_not_overlapped() {
     .unwrap();
     // The tick in which it ended is free.
     assert_eq!(jobs.try_run("job", |tick| tick), Ok(TickNumber(2)));
+}
+
+/// The tick is used, and the run ends with its future.
+#[test]
+fn an_awaited_run_lasts_until_its_end_or_its_drop() {
+    let (jobs, clock) = by_hand(false);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut run = Box::pin(jobs.try_run_async("job", async |_| pending::<()>().await));
+    drop(jobs.try_run_async("job", async |_| ()));
+    assert_eq!(run.as_mut().poll(&mut cx), Poll::Pending);
+    assert_eq!(jobs.try_run("job", |_| ()), taken(0, STEP));
+    clock.advance(STEP);
+    let still = NotMine::StillRunning { tick: TickNumber(0), next: STEP };
+    let mut late = pin!(jobs.try_run_async("job", async |_| ()));
+    assert_eq!(late.as_mut().poll(&mut cx), Poll::Ready(Err(still)));
+    drop(run);
+    let mut next = pin!(jobs.try_run_async("job", async |tick| tick));
+    assert_eq!(next.as_mut().poll(&mut cx), Poll::Ready(Ok(TickNumber(1))));
 }
 
 #[test]
