@@ -373,19 +373,21 @@ where
     }
 
     /// Sends a message, and requests the reply of its handler.
-    pub fn ask<M>(&self, message: M) -> Ask<S, S::Reply>
+    pub fn ask<M, R>(&self, message: M) -> Ask<S, R>
     where
+        S: Handler<M, Reply = R>,
         M: Serialize + 'static,
-        S: Handler<M, Reply: DeserializeOwned>,
+        R: DeserializeOwned + Send + 'static,
     {
         Ask::new(&self.actors, &self.id, &message)
     }
 
     /// Asks an async handler, as [`ask`](Self::ask) does.
-    pub fn ask_async<M>(&self, message: M) -> Ask<S, S::Reply>
+    pub fn ask_async<M, R>(&self, message: M) -> Ask<S, R>
     where
+        S: AsyncHandler<M, Reply = R>,
         M: Serialize + 'static,
-        S: AsyncHandler<M, Reply: DeserializeOwned>,
+        R: DeserializeOwned + Send + 'static,
     {
         Ask::new(&self.actors, &self.id, &message)
     }
