@@ -207,14 +207,7 @@ where
     {
         self.runs::<M>(name, |actor, message| {
             let asked = actor.ask(message);
-            Box::pin(async move {
-                let reply = asked.await?;
-                match caught(|| reply.error()) {
-                    Ok(Some(error)) => Err(NotDone::Failed(error)),
-                    Ok(None) => encoded(&reply),
-                    Err(panic) => Err(NotDone::Failed(format!("its error: {}", panicked(&panic)))),
-                }
-            })
+            Box::pin(async move { succeeded(&asked.await?) })
         })
     }
 
@@ -227,6 +220,46 @@ where
         self.runs::<M>(name, |actor, message| {
             let asked = actor.ask_async(message);
             Box::pin(async move { encoded(&asked.await?) })
+        })
+    }
+
+    /// Adds a type of messages with async handlers whose reply is a `Result`, as
+    /// [`try_message`](Self::try_message) does.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use serde::{Deserialize, Serialize};
+    /// use turnwise::{AsyncContext, AsyncHandler};
+    /// use turnwise_redis::{MessageError, Remote};
+    ///
+    /// #[derive(Default, Serialize, Deserialize)]
+    /// struct Account;
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Pay;
+    ///
+    /// impl AsyncHandler<Pay> for Account {
+    ///     type Reply = Result<u32, String>;
+    ///     async fn handle(&mut self, _: Pay, _: &mut AsyncContext<Self>) -> Self::Reply {
+    ///         Err("no answer".to_owned()) // of a bank that was asked
+    ///     }
+    /// }
+    ///
+    /// let kind = Remote::in_memory().actors::<Account>("account").try_async_message::<Pay>("pay");
+    /// let accounts = kind.attempts(2).pause(Duration::from_millis(1)).open()?;
+    /// let failed = accounts.of("ada")?.ask_async(Pay).wait();
+    /// assert!(matches!(failed, Err(MessageError::Dead { error }) if error == "no answer"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_async_message<M>(self, name: &str) -> Self
+    where
+        S: AsyncHandler<M, Reply: Fallible + Serialize>,
+        M: DeserializeOwned + Send + 'static,
+    {
+        self.runs::<M>(name, |actor, message| {
+            let asked = actor.ask_async(message);
+            Box::pin(async move { succeeded(&asked.await?) })
         })
     }
 
@@ -368,6 +401,15 @@ impl<S> fmt::Debug for ActorsBuilder<S> {
 pub(super) fn encoded(value: &impl Serialize) -> Ran {
     let written = converted(|| serde_json::to_vec(value));
     written.map_err(|error| NotDone::Poison(format!("its reply: {error}")))
+}
+
+/// The reply as it is stored, unless it is an error.
+fn succeeded(reply: &(impl Fallible + Serialize)) -> Ran {
+    match caught(|| reply.error()) {
+        Ok(Some(error)) => Err(NotDone::Failed(error)),
+        Ok(None) => encoded(reply),
+        Err(panic) => Err(NotDone::Failed(format!("its error: {}", panicked(&panic)))),
+    }
 }
 
 /// Runs a conversion by code of users, whose panic is its error.
