@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use turnwise_locks::{Fence, Limits, SlotId};
 
+use crate::attempt::Call;
 use crate::error::{LockError, ReleaseError};
 use crate::lock::Guard;
 use crate::slots::{Slots, SlotsError};
@@ -376,6 +377,11 @@ impl<T> Slot<T> {
     /// The time that the hold lasts at least: see [`Guard::remaining`].
     pub fn remaining(&self) -> Option<Duration> {
         self.guard.remaining()
+    }
+
+    /// Starts the lease anew: see [`Guard::renew`].
+    pub fn renew(&self, lease: Duration) -> Call<(), ReleaseError> {
+        self.guard.renew(lease)
     }
 
     /// The guard of the place.
