@@ -135,12 +135,16 @@ impl Table {
             is_counted: actor.counts.is_some(),
             restarts: actor.counts.map(|counts| counts.restarted),
             lost: actor.discarded,
-            waits_for: actor.waits_for.map_or_else(String::new, |to| {
-                let name = names
-                    .get(&to.number)
-                    .map_or("an actor elsewhere".to_owned(), |name| shown(name));
-                format!("{name} {}", time(Duration::from_millis(to.for_ms)))
-            }),
+            waits_for: match actor.waits_for {
+                Some(to) => {
+                    let name = names
+                        .get(&to.number)
+                        .map_or("an actor elsewhere".to_owned(), |name| shown(name));
+                    format!("{name} {}", time(Duration::from_millis(to.for_ms)))
+                }
+                None if actor.activity == "waiting" => "an await".to_owned(),
+                None => String::new(),
+            },
             in_ring: rings.members.contains(&actor.number),
         };
         let mut rows: Vec<Row> = now.actors.iter().map(row).collect();
@@ -448,7 +452,7 @@ actors, 1 dead letter
 actor     state                queued  per second    busy for  restarts  lost  waits for
 report    running                   0           -  1 min 4 s?         -     0
 archive   scheduled, closed        18           0      52.0 s         0     0
-session   waiting                   2           0      41.2 s         0     0
+session   waiting                   2           0      41.2 s         0     0  an await
 till      running                   7           0       9.9 s         0     0  ledger 9.9 s
 stock     running                   0           0       3.5 s         0     0  ledger 3.5 s, ring
 ledger    running                   1           0       3.4 s         0     0  stock 3.4 s, ring
@@ -484,7 +488,8 @@ mail/ada: dead letter order 7 (send), attempts 3: no such address
         assert_eq!(names(Order::by(Column::PerSecond))[..2], ["orders", "mailer"]);
         assert_eq!(names(Order::by(Column::Restarts))[0], "parser");
         assert_eq!(names(Order::by(Column::Lost))[0], "parser");
-        assert_eq!(names(Order::by(Column::WaitsFor))[..3], ["stock", "till", "ledger"]);
+        let first = ["session", "stock", "till", "ledger"];
+        assert_eq!(names(Order::by(Column::WaitsFor))[..4], first);
         for column in Column::ALL {
             assert_eq!(names(Order::by(column)).len(), 11);
         }
