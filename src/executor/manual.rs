@@ -69,6 +69,9 @@ struct QueueShared {
 
 struct QueueState {
     drains: VecDeque<Drain>,
+    /// The looks of [`DrainQueue::run_for`] that are under way: a number, and how many of those
+    /// that waited when it began are left. They are the first of all.
+    looks: Vec<(u64, usize)>,
     closed: bool,
     /// State of the random choices; `None` takes the oldest.
     choice: Option<u64>,
@@ -86,9 +89,40 @@ impl QueueState {
             mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
             mixed ^= mixed >> 31;
             let at = (mixed % among as u64) as usize;
+            self.count_out(at);
             return self.drains.remove(at);
         }
+        if !self.looks.is_empty() {
+            self.count_out(0);
+        }
         self.drains.pop_front()
+    }
+
+    /// The one at this place is taken out: it is left to no look.
+    #[cold]
+    #[inline(never)]
+    fn count_out(&mut self, at: usize) {
+        for (_, left) in self.looks.iter_mut().filter(|(_, left)| at < *left) {
+            *left -= 1;
+        }
+    }
+
+    /// Begins a look at those that wait now.
+    fn begin_look(&mut self) -> u64 {
+        let number = self.looks.last().map_or(0, |(last, _)| last + 1);
+        self.looks.push((number, self.drains.len()));
+        number
+    }
+
+    /// Takes one of those out; ends the look if none is left.
+    fn next_of_look(&mut self, number: u64) -> Option<Drain> {
+        let at = self.looks.iter().position(|(look, _)| *look == number)?;
+        let (_, left) = self.looks[at];
+        if left == 0 {
+            self.looks.remove(at);
+            return None;
+        }
+        self.next(left)
     }
 }
 
@@ -153,7 +187,8 @@ impl DrainQueue {
     }
 
     fn choosing(choice: Option<u64>) -> Self {
-        let state = Mutex::new(QueueState { drains: VecDeque::new(), closed: false, choice });
+        let (drains, looks, closed) = (VecDeque::new(), Vec::new(), false);
+        let state = Mutex::new(QueueState { drains, looks, closed, choice });
         let shared = QueueShared { state, bell: Condvar::new(), enrolled: Enrolled::default() };
         DrainQueue { shared: Arc::new(shared) }
     }
@@ -191,13 +226,12 @@ impl DrainQueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run_one(&self) -> bool {
-        self.run_one_of(usize::MAX)
+        self.run_next(|state| state.next(usize::MAX))
     }
 
-    /// Runs one of the `most` that came first.
-    fn run_one_of(&self, most: usize) -> bool {
+    fn run_next(&self, next: impl FnOnce(&mut QueueState) -> Option<Drain>) -> bool {
         // The lock is let go before the drain is run.
-        let next = self.shared.state.lock().next(most);
+        let next = next(&mut self.shared.state.lock());
         next.map(|drain| panic::ignore(|| drain.run())).is_some()
     }
 
@@ -224,8 +258,9 @@ impl DrainQueue {
         let deadline = match limit.into() {
             // One look: what waits now, and nothing that comes meanwhile.
             Limit::Immediate => {
-                let left = (1..=self.len()).rev();
-                return left.take_while(|left| self.run_one_of(*left)).count();
+                let look = self.shared.state.lock().begin_look();
+                let run = || self.run_next(|state| state.next_of_look(look));
+                return std::iter::from_fn(|| run().then_some(())).count();
             }
             Limit::Unlimited => None,
             // A limit too large for the clock is no limit.

@@ -146,6 +146,24 @@ fn a_time_of_zero_runs_what_waits_whatever_the_seed() {
 }
 
 #[test]
+fn a_time_of_zero_runs_no_newcomer_for_what_a_turn_has_run() {
+    let seeded = (0..20).map(DrainQueue::seeded);
+    for queue in std::iter::once(DrainQueue::new()).chain(seeded).map(Arc::new) {
+        let (outer, inner, later) = (on(&queue, ()), on(&queue, 0), on(&queue, 0));
+        let (theirs, newcomer) = (queue.clone(), later.clone());
+        let reenters = move |_: &mut ()| {
+            theirs.run_until_idle();
+            newcomer.send(|n| *n += 1).unwrap();
+        };
+        outer.send(reenters).unwrap();
+        inner.send(|n| *n += 1).unwrap();
+        // The seed decides whether the outer one or this look runs the inner one.
+        assert!((1..=2).contains(&queue.run_for(Duration::ZERO)));
+        assert_eq!((inner.len(), later.len()), (0, 1));
+    }
+}
+
+#[test]
 fn a_seed_has_always_meant_the_same_order() {
     for (seed, expected) in [
         (0, [7, 11, 10, 8, 3, 2, 9, 0, 6, 5, 4, 1]),
