@@ -23,6 +23,7 @@ use crate::panic;
 use crate::send::push::By;
 use crate::send::room::Waits;
 use crate::time::{Cutoff, Limit, Timers};
+use crate::turn::blocking::in_poll;
 use crate::turn::envelope::Answers;
 use crate::turn::envelope::ask::{Ask, Asked};
 use crate::turn::envelope::awaited::Awaited;
@@ -120,7 +121,7 @@ where
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>> {
         let RoomPlace { waits, refused } = self;
-        let sent = std::task::ready!(waits.poll(cx));
+        let sent = ready!(waits.poll(cx));
         let header = waits.handle().header();
         Poll::Ready(sent.map_err(|(message, reason)| refused(header, message, reason)))
     }
@@ -257,8 +258,8 @@ impl<M> Future for Sending<M> {
     /// Runs no turn. Polled again after it was ready, it is ready with `Ok`.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let SendingState::Waits(waiter) = &mut self.state {
-            let sent = std::task::ready!(waiter.poll(cx));
-            self.state = SendingState::Sent;
+            let sent = ready!(waiter.poll(cx));
+            in_poll(|| self.state = SendingState::Sent);
             return Poll::Ready(sent);
         }
         Poll::Ready(match std::mem::replace(&mut self.state, SendingState::Sent) {
@@ -428,8 +429,8 @@ impl<R, M> Future for Asking<R, M> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(waiter) = &mut self.waiter {
             // A question that is refused is answered with the reason.
-            let _ = std::task::ready!(waiter.poll(cx));
-            self.waiter = None;
+            let _ = ready!(waiter.poll(cx));
+            in_poll(|| self.waiter = None);
         }
         Pin::new(&mut self.reply).poll(cx)
     }
@@ -456,7 +457,7 @@ impl<M> Future for Within<Sending<M>> {
             Poll::Ready(sent) => sent,
             Poll::Pending => {
                 ready!(this.over.poll(cx));
-                inner.expire()
+                in_poll(|| inner.expire())
             }
         };
         this.take();

@@ -110,7 +110,9 @@ macro_rules! question {
                 }
                 std::task::ready!(this.over.poll(cx));
                 let taken = Err(WaitError::Ask(AskError::Taken));
-                Poll::Ready(this.take().map_or(taken, |inner| inner.until(Some(Duration::ZERO))))
+                let until = |inner: $question<R, M>| inner.until(Some(Duration::ZERO));
+                let expire = |inner| $crate::turn::blocking::in_poll(|| until(inner));
+                Poll::Ready(this.take().map_or(taken, expire))
             }
         }
     };

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::panic::resume_unwind;
 use std::task::Waker;
 
 use super::deferred::schedule_if_pending;
@@ -19,10 +20,11 @@ use super::waking::is_turn;
 use crate::cell::refs::Ref;
 use crate::error::Cycle;
 use crate::fallback;
+use crate::panic;
 use crate::pool::{self, Reserved, WouldBlock, reserve};
 use crate::thread::context::{Leaves, Local, with_local};
 use crate::thread::ends;
-use crate::thread::list::{hand_off, take_on_if_pending};
+use crate::thread::list::{hand_off, schedule_for_others, take_on_if_pending};
 use crate::thread::waits_for::{circle_of_turn, own_circle};
 use crate::wait_list::call_put_off;
 
@@ -108,6 +110,17 @@ pub(crate) fn before_pending_for(waker: &Waker, cell: &Ref) {
         before_sleep(local);
         schedule_if_pending(cell);
     });
+}
+
+/// Runs `f`, by which a future of this crate gives a handle up in its poll. If the actor ends with
+/// it, others see to that; inside a turn, this thread does when the turn is over.
+pub(crate) fn in_poll<R>(f: impl FnOnce() -> R) -> R {
+    with_local(|local| {
+        let result = panic::catch(|| local.work(f));
+        schedule_for_others(local, || ());
+        settle(local);
+        result.unwrap_or_else(|payload| resume_unwind(payload))
+    })
 }
 
 /// The circle that a task would close that waits for something of this mailbox. A thread that is

@@ -15,8 +15,8 @@ use crate::common::{
 };
 use turnwise::executor::DrainQueue;
 use turnwise::{
-    Actor, ActorBuilder, AskError, Cycle, PanicPolicy, Reason, Reply, ThreadPool, VirtualClock,
-    WaitError, promise,
+    Actor, ActorBuilder, AskError, Cycle, Limit, Overflow, PanicPolicy, Reason, Reply, ThreadPool,
+    VirtualClock, WaitError, promise,
 };
 
 fn deadlock() -> AskError {
@@ -681,5 +681,76 @@ fn callers_leave_a_flood_when_their_time_is_over() {
         let longest = longest.into_inner().unwrap();
         assert!(longest < Duration::from_secs(3), "{longest:?}");
         println!("longest call under a flood: {longest:?}");
+    });
+}
+
+/// Says on which thread it is dropped.
+struct Ends(mpsc::Sender<ThreadId>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.send(here()).unwrap();
+    }
+}
+
+/// An actor with room for one message, and where it ends.
+fn narrow() -> (Actor<Ends>, mpsc::Receiver<ThreadId>) {
+    let (tell, told) = mpsc::channel();
+    let builder = Actor::builder().capacity(1, Overflow::Reject);
+    (builder.spawn(Ends(tell)).unwrap(), told)
+}
+
+/// The poll that makes this future ready drops the last handle.
+fn ends_elsewhere<F: Future + Unpin>(wait: impl FnOnce(&Actor<Ends>) -> F) {
+    let (actor, told) = narrow();
+    let held = Held::hold(&actor);
+    actor.send(|_| ()).unwrap();
+    let mut waits = wait(&actor);
+    drop(actor);
+    assert!(poll_once(&mut waits).is_pending());
+    held.let_go();
+    assert!(poll_once(&mut waits).is_ready());
+    assert_ne!(told.recv(), Ok(here()));
+}
+
+#[test]
+fn an_actor_does_not_end_in_the_poll_of_its_last_sender() {
+    must_end(|| {
+        ends_elsewhere(|actor| actor.waiting().send(|_| ()));
+        ends_elsewhere(|actor| actor.waiting().call(|_| ()));
+        ends_elsewhere(|actor| actor.waiting().send(|_| ()).within_async(Limit::Unlimited));
+        ends_elsewhere(|actor| actor.waiting().call(|_| ()).within_async(Limit::Unlimited));
+    });
+}
+
+/// The future gives up in its poll, and with it the last handle of an actor that is pending.
+fn runs_elsewhere<F: Future + Unpin + Send + 'static>(
+    wait: impl FnOnce(&Actor<Ends>) -> F + Send + 'static,
+) {
+    let (actor, told) = narrow();
+    let (ran, sees) = mpsc::channel();
+    let (tell, waits) = mpsc::channel();
+    let (resume, resumed) = mpsc::channel::<()>();
+    let other = thread::spawn(move || {
+        let turn = move |_: &mut ()| {
+            actor.send(move |_| ran.send(here()).unwrap()).unwrap();
+            tell.send(wait(&actor)).unwrap();
+            drop(actor);
+            let _ = resumed.recv();
+        };
+        Actor::new(()).send(turn).unwrap();
+    });
+    assert!(poll_once(&mut waits.recv().unwrap()).is_ready());
+    drop(resume);
+    other.join().unwrap();
+    assert_ne!(sees.recv(), Ok(here()));
+    assert_ne!(told.recv(), Ok(here()));
+}
+
+#[test]
+fn what_gives_up_in_a_poll_runs_nothing() {
+    must_end(|| {
+        runs_elsewhere(|actor| actor.waiting().send(|_| ()).within_async(Limit::Immediate));
+        runs_elsewhere(|actor| actor.waiting().call(|_| ()).within_async(Limit::Immediate));
     });
 }
