@@ -159,7 +159,7 @@ impl<S: 'static> Strong<S> {
             }
         };
         match reserved {
-            Some(reserved) => leave(local, reserved, sleep),
+            Some(reserved) => leave(local, || reserved.leave(), sleep),
             None => sleep(),
         }
     }

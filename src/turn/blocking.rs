@@ -21,7 +21,7 @@ use crate::cell::refs::Ref;
 use crate::error::Cycle;
 use crate::fallback;
 use crate::panic;
-use crate::pool::{self, Reserved, WouldBlock, reserve};
+use crate::pool::{Away, Reserved, WouldBlock, reserve};
 use crate::thread::context::{Leaves, Local, with_local};
 use crate::thread::ends;
 use crate::thread::list::{hand_off, schedule_for_others, take_on_if_pending};
@@ -40,13 +40,14 @@ impl Drop for ClosedList {
     }
 }
 
-/// Runs `sleep` when everything is given away: on a worker of a tokio runtime, what executors have
-/// spawned is, too, also what they have spawned as the list was closed.
-pub(crate) fn leave<R>(local: &Local, reserved: Reserved, sleep: impl FnOnce() -> R) -> R {
+/// Runs `sleep` when everything is given away, this thread's place by `away`: on a worker of a
+/// tokio runtime, what executors have spawned is, too, also what they have spawned as the list was
+/// closed.
+pub(crate) fn leave<R>(local: &Local, away: impl FnOnce() -> Away, sleep: impl FnOnce() -> R) -> R {
     ends::hand_over(local);
     // In this order: what is scheduled goes into the slot that is shared afterwards.
     let _list = close_list(local);
-    let _place = reserved.leave();
+    let _place = away();
     fallback::block(sleep)
 }
 
@@ -140,18 +141,12 @@ fn lies_down(local: &Local, waker: &Waker) -> bool {
 /// [`leave`], if this thread may sleep.
 pub(crate) fn relieve<R>(sleep: impl FnOnce() -> R) -> Result<R, WouldBlock> {
     let reserved = reserve()?;
-    Ok(with_local(|local| leave(local, reserved, sleep)))
+    Ok(with_local(|local| leave(local, || reserved.leave(), sleep)))
 }
 
 /// [`leave`] for a sleep that this crate cannot refuse.
 pub(crate) fn relieve_anyway<R>(sleep: impl FnOnce() -> R) -> R {
-    with_local(|local| match reserve() {
-        Ok(reserved) => leave(local, reserved, sleep),
-        Err(WouldBlock) => {
-            ends::hand_over(local);
-            let _list = close_list(local);
-            let _place = pool::Away::sharing();
-            fallback::block(sleep)
-        }
-    })
+    let reserved = reserve();
+    let away = || reserved.map_or_else(|WouldBlock| Away::sharing(), Reserved::leave);
+    with_local(|local| leave(local, away, sleep))
 }
