@@ -5,13 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(feature = "tracing")]
-use super::spans::Spans;
 use super::{Actor, Spawner};
 use crate::budget::Budget;
 use crate::cell::config::{PanicPolicy, Plan, Undelivered};
 use crate::cell::executor::Executor;
-use crate::cell::observe::Counters;
 use crate::cell::refs::Strong;
 use crate::cell::settings::{Overflow, Settings};
 use crate::cell::typed::Cell;
@@ -252,7 +249,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// few instructions. Other actors pay nothing. (What an actor
     /// [discards](crate::snapshot::ActorSnapshot::discarded) is counted in any case.)
     pub fn counted(mut self, counted: bool) -> Self {
-        self.plan.settings.observers.set(counted.then_some(Counters));
+        self.plan.settings.observers.counts = counted;
         self
     }
 
@@ -298,7 +295,7 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// ```
     #[cfg(feature = "tracing")]
     pub fn traced(mut self, traced: bool) -> Self {
-        self.plan.settings.observers.set(traced.then_some(Spans));
+        self.plan.settings.observers.traces = traced;
         self
     }
 

@@ -34,18 +34,13 @@ use super::outgoing::Shown;
 use crate::cell::config::Undelivered;
 use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Message};
-use crate::cell::observe::{Observer, told};
+use crate::cell::observe::told;
 use crate::cell::refs::Strong;
 use crate::cell::resident::InTurn;
 use crate::cell::settings::OBSERVED;
 use crate::error::{AskError, Reason};
 use crate::panic::{self, Payload};
 use crate::time::{Clock, MonotonicClock};
-
-/// Has the messages of an actor wrapped.
-pub(super) struct Spans;
-
-impl Observer for Spans {}
 
 /// Where a message comes from, and since when.
 pub(super) struct Origin {
@@ -64,12 +59,7 @@ pub(super) fn origin<S>(handle: &Strong<S>) -> Option<Origin> {
 /// True if each turn of the actor has a span.
 #[inline(always)]
 pub(super) fn is_traced<S>(handle: &Strong<S>) -> bool {
-    handle.tags() & OBSERVED != 0 && has_spans(handle.header())
-}
-
-#[cold]
-fn has_spans(header: &Header) -> bool {
-    header.config().observers.has::<Spans>()
+    handle.tags() & OBSERVED != 0 && handle.header().config().observers.traces
 }
 
 impl Origin {

@@ -1,8 +1,10 @@
 //! The batches of an actor that is observed ([`super::observe`]), and the user's hook at their end.
 
+use std::sync::Arc;
+
 use super::config::Plan;
 use super::header::{Header, Held};
-use super::observe::Observer;
+use super::observe::BatchEnd;
 use super::owner::Owner;
 use super::typed::Cell;
 use crate::panic::{self, Payload};
@@ -39,13 +41,11 @@ impl Observed {
         if turns == 0 {
             return;
         }
-        let mut at = 0;
-        while let Some(observer) = owner.header().config().observers.list().get(at) {
-            if let Err(payload) = observer.batch_ends(owner, turns) {
-                owner.recover(&payload, false);
-                panic::discard(payload);
-            }
-            at += 1;
+        owner.header().count(|stats| stats.handled += turns);
+        let hook = owner.header().config().observers.on_batch_end.as_ref();
+        if let Some(Err(payload)) = hook.map(|hook| hook.batch_ends(owner, turns)) {
+            owner.recover(&payload, false);
+            panic::discard(payload);
         }
     }
 }
@@ -58,11 +58,11 @@ type OnBatchEnd<S> = dyn Fn(&mut S, u64) + Send + Sync;
 impl<S: 'static> Plan<S> {
     /// Has the hook called at the end of each batch. It takes the place of an earlier one.
     pub(crate) fn on_batch_end(&mut self, hook: impl Fn(&mut S, u64) + Send + Sync + 'static) {
-        self.settings.observers.set(Some(BatchHook::<S>(Box::new(hook))));
+        self.settings.observers.on_batch_end = Some(Arc::new(BatchHook::<S>(Box::new(hook))));
     }
 }
 
-impl<S: 'static> Observer for BatchHook<S> {
+impl<S: 'static> BatchEnd for BatchHook<S> {
     fn batch_ends(&self, owner: &dyn Held, turns: u64) -> Result<(), Payload> {
         let hook = |state: &mut S| (self.0)(state, turns);
         // SAFETY: HEADER-1: the owner calls this between two turns, so nothing borrows the state,

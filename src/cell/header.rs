@@ -619,12 +619,6 @@ impl Drop for Own {
 pub(crate) unsafe trait Held {
     /// The cell.
     fn cell(&self) -> *const Header;
-
-    /// The part that does not depend on the state's type.
-    fn header(&self) -> &Header {
-        // SAFETY: the cell is alive for as long as this value.
-        unsafe { &*self.cell() }
-    }
 }
 
 /// An owner on no thread: its mailbox is not idle, not pending, and run by nothing. It is passed on

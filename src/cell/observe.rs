@@ -1,15 +1,9 @@
 //! What observes an actor, and the moments at which it is called.
 //!
-//! The engine calls the [`Observer`]s of an actor at the end of each batch ([`Observed`]), and
-//! code that meets an [`Event`] reports it ([`Header::report`]). With the feature `tracing` each
-//! failure of any actor is an event of that crate, too, with the actor's name and never with a
-//! message. Only an actor with an observer pays: its messages are run by a drain alone.
-//!
-//! | observer                              | does                                             |
-//! |---------------------------------------|--------------------------------------------------|
-//! | [`BatchHook`]                         | calls the user's hook with the state             |
-//! | [`Counters`]                          | counts, for [`Actor::snapshot`](crate::Actor::snapshot) |
-//! | `Spans` of `actor::spans`             | has the face wrap each message in its span       |
+//! The engine ends each batch of an actor with [`Observers`] ([`Observed`]), and code that meets an
+//! [`Event`] reports it ([`Header::report`]). With the feature `tracing` each failure of any actor
+//! is an event of that crate, too, with the actor's name and never with a message. Only an actor
+//! that is observed pays: its messages are run by a drain alone.
 //!
 //! A **batch** goes from an owner's first turn to the moment at which its private list is at its
 //! end, or at which it lets go with a rest of it left (out of budget, or giving way to this
@@ -25,7 +19,6 @@
 //! A subscriber of `tracing` is user code ([`crate::panic`]): it is called under no lock, and its
 //! panic is ignored.
 
-use std::any::TypeId;
 #[cfg(feature = "tracing")]
 use std::cell::Cell;
 use std::sync::Arc;
@@ -39,24 +32,11 @@ use crate::sync::atomic::Ordering::Relaxed;
 #[cfg(feature = "tracing")]
 use crate::sync::thread_plain;
 
-/// Observes actors of one configuration.
-pub(crate) trait Observer: Send + Sync + 'static {
+/// The user's hook at the end of a batch, whatever the state is.
+pub(super) trait BatchEnd: Send + Sync {
     /// A batch with this many turns ends. By its owner, between two turns: the state is there, and
     /// nothing borrows it. A panic is caught, and is the error.
-    fn batch_ends(&self, owner: &dyn Held, turns: u64) -> Result<(), Payload> {
-        let _ = (owner, turns);
-        Ok(())
-    }
-
-    /// Something happens to the actor, or to a message of it. By any thread.
-    fn event(&self, header: &Header, event: &Event<'_>) {
-        let _ = (header, event);
-    }
-
-    /// Which observer it is: an actor has one of each type.
-    fn kind(&self) -> TypeId {
-        TypeId::of::<Self>()
-    }
+    fn batch_ends(&self, owner: &dyn Held, turns: u64) -> Result<(), Payload>;
 }
 
 /// Events of an actor beside its turns.
@@ -78,36 +58,22 @@ pub(crate) enum Event<'a> {
     HandedOff,
 }
 
-/// The observers of a configuration, which its actors share.
+/// The observers of a configuration's actors.
 #[derive(Clone)]
-pub(crate) struct Observers(Option<Arc<Vec<Arc<dyn Observer>>>>);
+pub(crate) struct Observers {
+    pub(super) on_batch_end: Option<Arc<dyn BatchEnd>>,
+    /// Messages are counted, for [`Actor::snapshot`](crate::Actor::snapshot).
+    pub(crate) counts: bool,
+    /// The face wraps each message in its span.
+    pub(crate) traces: bool,
+}
 
 impl Observers {
-    pub(crate) const NONE: Self = Observers(None);
+    pub(crate) const NONE: Self = Observers { on_batch_end: None, counts: false, traces: false };
 
     /// True if there is none.
-    #[inline(always)]
     pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Puts one in the place of that of its type, or takes that out.
-    pub(crate) fn set<O: Observer>(&mut self, observer: Option<O>) {
-        let list = Arc::make_mut(self.0.get_or_insert_default());
-        list.retain(|other| other.kind() != TypeId::of::<O>());
-        list.extend(observer.map(|observer| Arc::new(observer) as Arc<dyn Observer>));
-        if list.is_empty() {
-            self.0 = None;
-        }
-    }
-
-    /// True if there is one of this type.
-    pub(crate) fn has<O: Observer>(&self) -> bool {
-        self.list().iter().any(|observer| observer.kind() == TypeId::of::<O>())
-    }
-
-    pub(super) fn list(&self) -> &[Arc<dyn Observer>] {
-        self.0.as_deref().map_or(&[], Vec::as_slice)
+        self.on_batch_end.is_none() && !self.counts && !self.traces
     }
 }
 
@@ -141,23 +107,11 @@ pub struct Stats {
     pub handed_off: u64,
 }
 
-/// Counts what becomes of messages, in the actor's own memory, under a lock of a few instructions.
-pub(crate) struct Counters;
-
-impl Counters {
-    fn count(header: &Header, add: impl FnOnce(&mut Stats)) {
-        add(header.ext_made().told.lock().stats.get_or_insert_default());
-    }
-}
-
-impl Observer for Counters {
-    fn batch_ends(&self, owner: &dyn Held, turns: u64) -> Result<(), Payload> {
-        Counters::count(owner.header(), |stats| stats.handled += turns);
-        Ok(())
-    }
-
-    fn event(&self, header: &Header, event: &Event<'_>) {
-        Counters::count(header, |stats| match event {
+impl Header {
+    /// Counts what happens to an actor that is counted, and tells `tracing`.
+    #[cold]
+    pub(crate) fn report(&self, event: &Event<'_>) {
+        self.count(|stats| match event {
             Event::Panicked { recovered, .. } => {
                 stats.panicked += 1;
                 let restarted = matches!(recovered, Recovered::Restarted | Recovered::Restarts(_));
@@ -170,15 +124,14 @@ impl Observer for Counters {
             // Every actor counts what it discards.
             Event::Discarded | Event::Stopped(_) | Event::Withdrawn(_) => {}
         });
-    }
-}
-
-impl Header {
-    /// Tells the observers, and `tracing`.
-    #[cold]
-    pub(crate) fn report(&self, event: &Event<'_>) {
-        self.config().observers.list().iter().for_each(|observer| observer.event(self, event));
         say(self, event);
+    }
+
+    /// Counts, if the actor is counted: in its own memory, under a lock of a few instructions.
+    pub(super) fn count(&self, add: impl FnOnce(&mut Stats)) {
+        if self.config().observers.counts {
+            add(self.ext_made().told.lock().stats.get_or_insert_default());
+        }
     }
 
     #[inline]
@@ -237,7 +190,7 @@ impl Header {
     pub(crate) fn stats(&self) -> Option<Stats> {
         let counted = || self.ext().and_then(|ext| ext.told.lock().stats.as_deref().copied());
         let all = || Stats { discarded: self.discarded(), ..counted().unwrap_or_default() };
-        self.config().observers.has::<Counters>().then(all)
+        self.config().observers.counts.then(all)
     }
 }
 

@@ -112,6 +112,8 @@ pub(crate) struct Config {
     few: u8,
     /// A message for a busy mailbox is pushed with no look at anything else.
     direct: bool,
+    /// Something is done around turns.
+    observed: bool,
     settings: Settings,
 }
 
@@ -158,11 +160,10 @@ impl Fork {
     /// `base` is no fork, and alive as long as the cell.
     pub(super) unsafe fn of(base: NonNull<Config>) -> Self {
         // SAFETY: it is alive.
-        let Config { vtable, kind, traits, few, direct, settings } = unsafe { base.as_ref() };
-        debug_assert_ne!(*kind, Kind::Fork);
-        let (vtable, traits, few, direct) = (*vtable, *traits, *few, *direct);
-        let (settings, ext) = (settings.clone(), Ext::new(settings.capacity));
-        let config = Config { vtable, kind: Kind::Fork, traits, few, direct, settings };
+        let from = unsafe { base.as_ref() };
+        debug_assert_ne!(from.kind, Kind::Fork);
+        let (settings, ext) = (from.settings.clone(), Ext::new(from.settings.capacity));
+        let config = Config { kind: Kind::Fork, settings, ..*from };
         Fork { config, base, ext, guard: UnsafeCell::new(None) }
     }
 
@@ -216,7 +217,8 @@ impl Config {
         settings: Settings,
     ) -> Self {
         let first_look = settings.budget.first_look();
-        let few = if !settings.observers.is_empty() || settings.capacity != UNBOUNDED {
+        let observed = !settings.observers.is_empty();
+        let few = if observed || settings.capacity != UNBOUNDED {
             0
         } else if first_look < FEW {
             first_look
@@ -224,7 +226,7 @@ impl Config {
             FEW
         };
         let direct = settings.capacity == UNBOUNDED && !traits.asks;
-        Config { vtable, kind, traits, few: few as u8, direct, settings }
+        Config { vtable, kind, traits, few: few as u8, direct, observed, settings }
     }
 
     /// True if a message for a busy mailbox is pushed with no look at its capacity or its executor.
@@ -279,7 +281,7 @@ impl Config {
     /// True if something is done around turns.
     #[inline(always)]
     pub(crate) fn is_observed(&self) -> bool {
-        !self.settings.observers.is_empty()
+        self.observed
     }
 
     /// True if the end of the actor is nothing but the drop of its state.
