@@ -10,7 +10,6 @@ use super::built::{Built, BuiltRef};
 use super::config::{Hooks, PanicPolicy, Plan, UndeliveredHook};
 use super::counts::Counts;
 use super::header::{CellPtr, ENDED, Header, Recovered};
-use super::restarts::Restarts;
 use super::settings::{Config, Fork, Guard, Kind, Move, Settings, Traits, VTable};
 use crate::error::TurnPanic;
 use crate::panic;
@@ -219,24 +218,26 @@ impl<S> Cell<S> {
         if let Some(on_panic) = hooks.and_then(|hooks| hooks.on_panic.as_ref()) {
             panic::ignore(|| on_panic(panic));
         }
-        let after = match hooks.map(|hooks| &hooks.policy) {
-            None | Some(PanicPolicy::Stop) => After::Stop,
-            Some(PanicPolicy::Resume) => After::Resume,
-            Some(PanicPolicy::Restart(factory)) => made_by(|| owned.with_state(|old| factory(old))),
-            Some(PanicPolicy::RestartWithin(restarts, _)) => After::Restart(*restarts),
-        };
-        match after {
-            After::Stop => Recovered::Stopped,
-            After::Resume => Recovered::Resumed,
-            After::Fresh(fresh) => {
-                owned.replace(fresh);
-                Recovered::Restarted
+        match hooks.map(|hooks| &hooks.policy) {
+            None | Some(PanicPolicy::Stop) => Recovered::Stopped,
+            Some(PanicPolicy::Resume) => Recovered::Resumed,
+            Some(PanicPolicy::Restart(factory)) => {
+                match panic::catch(|| owned.with_state(|old| factory(old))) {
+                    Ok(fresh) => {
+                        owned.replace(fresh);
+                        Recovered::Restarted
+                    }
+                    Err(payload) => {
+                        panic::discard(payload);
+                        Recovered::Stopped
+                    }
+                }
             }
-            After::Restart(restarts) => {
+            Some(PanicPolicy::RestartWithin(restarts, _)) => {
                 // A clock that panics shows nothing.
                 let now = panic::catch(|| this.header.clock().now());
                 let now = now.map_err(panic::discard).unwrap_or_default();
-                match this.header.ext_made().restarts.next(&restarts, now) {
+                match this.header.ext_made().restarts.next(restarts, now) {
                     Ok(rest) => Recovered::Restarts(rest),
                     Err(restarts) => Recovered::GaveUp(restarts),
                 }
@@ -330,19 +331,6 @@ impl<S> StateOf<'_, S> {
         // SAFETY: HEADER-1: it is there, and is not looked at again.
         self.0.state.with_mut(|state| unsafe { (*state).assume_init_read() })
     }
-}
-
-/// The policy's decision on a panic.
-enum After<S> {
-    Stop,
-    Resume,
-    Fresh(S),
-    Restart(Restarts),
-}
-
-/// A fresh state, unless its factory panics.
-fn made_by<S>(factory: impl FnOnce() -> S) -> After<S> {
-    panic::catch(factory).map_err(panic::discard).map_or(After::Stop, After::Fresh)
 }
 
 /// One handle of a cell whose state is an S, which was counted.
