@@ -8,9 +8,11 @@ use super::message::{Handler, Typed};
 use super::outgoing::Shown;
 use super::{Actor, Reply, outgoing};
 use crate::cell::config::Undelivered;
+use crate::cell::header::Header;
 use crate::cell::message::Message;
 use crate::cell::resident::InTurn;
 use crate::error::{SendError, StopCause};
+use crate::mailbox::word::CLOSED;
 use crate::send::push::By;
 
 /// A typed message whose answer is not wanted, but that it was handled.
@@ -40,10 +42,7 @@ impl<M> Shown for Quiet<M> {
 trait Takes<M>: Send + Sync {
     fn tell(&self, message: M) -> Result<(), SendError<M>>;
     fn ask(&self, message: M) -> Reply<(), M>;
-    fn is_closed(&self) -> bool;
-    fn stop_cause(&self) -> Option<StopCause>;
-    fn name(&self) -> Option<&str>;
-    fn addr(&self) -> usize;
+    fn header(&self) -> &Header;
     fn another(&self) -> Box<dyn Takes<M>>;
 }
 
@@ -61,20 +60,8 @@ where
         Reply::of(&self.handle, answer, |Quiet(message)| message)
     }
 
-    fn is_closed(&self) -> bool {
-        self.is_closed()
-    }
-
-    fn stop_cause(&self) -> Option<StopCause> {
-        self.stop_cause()
-    }
-
-    fn name(&self) -> Option<&str> {
-        self.name()
-    }
-
-    fn addr(&self) -> usize {
-        self.handle.addr()
+    fn header(&self) -> &Header {
+        self.handle.header()
     }
 
     fn another(&self) -> Box<dyn Takes<M>> {
@@ -165,17 +152,17 @@ impl<M> Recipient<M> {
 
     /// As [`Actor::is_closed`].
     pub fn is_closed(&self) -> bool {
-        self.actor.is_closed()
+        self.actor.header().word.load().has(CLOSED)
     }
 
     /// As [`Actor::stop_cause`].
     pub fn stop_cause(&self) -> Option<StopCause> {
-        self.actor.stop_cause()
+        self.actor.header().stop_cause()
     }
 
     /// As [`Actor::name`].
     pub fn name(&self) -> Option<&str> {
-        self.actor.name()
+        self.actor.header().config().name.as_deref()
     }
 }
 
@@ -187,7 +174,7 @@ impl<M> Clone for Recipient<M> {
 
 impl<M> PartialEq for Recipient<M> {
     fn eq(&self, other: &Self) -> bool {
-        self.actor.addr() == other.actor.addr()
+        std::ptr::eq(self.actor.header(), other.actor.header())
     }
 }
 
@@ -195,7 +182,7 @@ impl<M> Eq for Recipient<M> {}
 
 impl<M> Hash for Recipient<M> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.actor.addr().hash(state);
+        std::ptr::hash(self.actor.header(), state);
     }
 }
 

@@ -35,8 +35,6 @@ use crate::wait_list::Waiters;
 pub(super) trait Member: Send + Sync {
     /// Its memory.
     fn cell(&self) -> &Ref;
-    /// Its name, or the type of its state.
-    fn name(&self) -> String;
     /// Closes it if nothing runs or waits in it; true if this call did it. `pending`: it has no
     /// executor, and is left pending, for the caller to have it ended.
     fn close_if_idle(&self, pending: bool) -> bool;
@@ -49,10 +47,6 @@ pub(super) trait Member: Send + Sync {
 impl<S: Send + 'static> Member for WeakActor<S> {
     fn cell(&self) -> &Ref {
         WeakActor::cell(self)
-    }
-
-    fn name(&self) -> String {
-        WeakActor::cell(self).header().name().to_owned()
     }
 
     // Without a handle there is nothing to send with, and the drop of the last one sees to the end.

@@ -329,7 +329,7 @@ impl Course {
     fn report(&self) -> ShutdownReport {
         let mut running = Vec::new();
         let left = self.shared.numbers(|member| {
-            running.push(member.name());
+            running.push(member.cell().header().name().to_owned());
             true
         });
         let of_left = left.iter().filter(|number| self.stopped.contains(number)).count();
