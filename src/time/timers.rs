@@ -224,13 +224,6 @@ impl TimerQueue {
 }
 
 impl TimerService {
-    fn new(clock: Arc<dyn Clock>, service: Service) -> Arc<Self> {
-        let armed = BTreeMap::new();
-        let queue =
-            TimerQueue { armed, last: 0, service, lying: None, undelivered: 0, ended: false };
-        Arc::new(TimerService { clock: QuietDrop::new(clock), queue: Mutex::new(queue) })
-    }
-
     /// The job due by `now`, or the time to wait for: a thread that lies down then is written down.
     fn next(&self, now: Duration, lies_down: bool) -> TimerStep {
         let mut queue = self.queue.lock();
@@ -313,7 +306,7 @@ impl Timers {
     /// is armed, and stays; if the system gives no thread, the next timer tries again.
     pub fn global() -> &'static Timers {
         static GLOBAL: OnceLock<Timers> = OnceLock::new();
-        GLOBAL.get_or_init(|| Timers::started_later(Arc::new(MonotonicClock)))
+        GLOBAL.get_or_init(|| Timers::of_service(Arc::new(MonotonicClock), Service::NotStarted))
     }
 
     /// A service by this clock, with a thread of its own that ends with the last clone.
@@ -340,9 +333,9 @@ impl Timers {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(clock: impl Clock + 'static) -> Result<Timers, io::Error> {
-        let shared = TimerService::new(Arc::new(clock), Service::Started);
-        shared.start()?;
-        Ok(Timers { owner: Arc::new(TimerOwner { shared }) })
+        let timers = Timers::of_service(Arc::new(clock), Service::Started);
+        timers.shared().start()?;
+        Ok(timers)
     }
 
     /// A service without a thread: nothing fires but in [`run_due`](Self::run_due).
@@ -363,14 +356,15 @@ impl Timers {
     /// assert!(!timer.is_armed());
     /// ```
     pub fn by_hand(clock: impl Clock + 'static) -> Timers {
-        let shared = TimerService::new(Arc::new(clock), Service::ByHand);
-        Timers { owner: Arc::new(TimerOwner { shared }) }
+        Timers::of_service(Arc::new(clock), Service::ByHand)
     }
 
-    fn started_later(clock: Arc<dyn Clock>) -> Timers {
-        Timers {
-            owner: Arc::new(TimerOwner { shared: TimerService::new(clock, Service::NotStarted) }),
-        }
+    fn of_service(clock: Arc<dyn Clock>, service: Service) -> Timers {
+        let armed = BTreeMap::new();
+        let queue =
+            TimerQueue { armed, last: 0, service, lying: None, undelivered: 0, ended: false };
+        let shared = TimerService { clock: QuietDrop::new(clock), queue: Mutex::new(queue) };
+        Timers { owner: Arc::new(TimerOwner { shared: Arc::new(shared) }) }
     }
 
     /// The service of a clock that was brought along without one: the same for all that ask with
@@ -396,7 +390,7 @@ impl Timers {
         if let Some(owner) = services.by_clock.get(&address).and_then(Weak::upgrade) {
             return Timers { owner };
         }
-        let timers = Timers::started_later(clock.clone());
+        let timers = Timers::of_service(clock.clone(), Service::NotStarted);
         services.by_clock.insert(address, Arc::downgrade(&timers.owner));
         if services.by_clock.len() >= services.sweep_at {
             services.by_clock.retain(|_, owner| owner.strong_count() > 0);
