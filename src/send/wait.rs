@@ -38,14 +38,6 @@ pub(crate) struct Refused<P> {
     pub(crate) question: Option<P>,
 }
 
-impl<P> Refused<P> {
-    /// Withdraws a question, for that reason.
-    #[cold]
-    fn withdraw<R>(asker: &mut Asker<R, P>, reason: Reason) -> Self {
-        Refused { reason, question: asker.cancel() }
-    }
-}
-
 impl Ref {
     /// The circle that a wait for this actor would close, if this thread is inside a turn of it.
     pub(crate) fn own_circle(&self) -> Option<Cycle> {
@@ -115,7 +107,7 @@ impl Ref {
     /// Withdraws a question whose asker must not wait for it, unless it has begun.
     #[cold]
     fn withdraw<R, P>(&self, asker: &mut Asker<R, P>, reason: Reason) -> Refused<P> {
-        let refused = Refused::withdraw(asker, reason);
+        let refused = Refused { reason, question: asker.cancel() };
         if refused.question.is_some() {
             self.header().withdrawn(&refused.reason);
         }
@@ -240,12 +232,7 @@ impl<S: 'static> Strong<S> {
     /// Why this thread must not wait for this actor: it is inside a turn of it.
     #[cold]
     pub(crate) fn refuses_wait(&self) -> Option<Reason> {
-        self.own_circle().map(Reason::Deadlock)
-    }
-
-    /// The circle that a wait for this actor would close, if this thread is inside a turn of it.
-    pub(crate) fn own_circle(&self) -> Option<Cycle> {
-        with_local(|local| own_circle(local, self.addr()))
+        with_local(|local| own_circle(local, self.addr())).map(Reason::Deadlock)
     }
 
     fn is_over(&self, awaited: Awaited) -> bool {
@@ -279,7 +266,7 @@ impl<S: 'static> Strong<S> {
                 return Ok(());
             }
             // A limit of zero is refused as well: it cannot be so while this turn runs.
-            if let Some(cycle) = self.own_circle() {
+            if let Some(cycle) = cell.own_circle() {
                 return Err(NotWaited::Deadlock(cycle));
             }
             if deadline.is_over() {

@@ -323,7 +323,8 @@ impl Drive<'_> {
                 }
             };
             if let Ran::Suspended(turn) = ran {
-                self.suspended(taken);
+                // It has begun, or has gone on: the turn has its own node.
+                self.free(taken);
                 // SAFETY: a message that is suspended leaves the right to its turn, once.
                 return Err(unsafe { TurnMut::from_raw(turn) });
             }
@@ -362,11 +363,6 @@ impl Drive<'_> {
     }
 
     // Turns that wait.
-
-    /// The message has begun a turn that waits, or has gone on with it: the turn has its own node.
-    fn suspended(&mut self, taken: Taken) {
-        self.free(taken);
-    }
 
     /// Lies down in a turn that is pending. If it was woken meanwhile, or the actor stopped, the
     /// turn goes on, before all that waits.
