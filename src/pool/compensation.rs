@@ -464,52 +464,6 @@ mod tests {
         assert_eq!(place_of(threads.next(|| true)), Some(1));
     }
 
-    #[test]
-    fn one_thread_is_started_if_there_is_none() {
-        let started = Cell::new(0);
-        let threads = Threads::<usize>::new(1, None);
-        assert!(!threads.have_any(refuses));
-        assert!(threads.have_any(counts(&started)));
-        assert!(threads.have_any(refuses), "there is one");
-        assert_eq!((started.get(), threads.dropped_and_left()), (1, (0, 1)));
-    }
-
-    #[test]
-    fn a_pool_that_refuses_has_no_thread_beyond_its_workers() {
-        let started = Cell::new(0);
-        for (most, helps) in [(None, false), (Some(0), false), (Some(1), true)] {
-            assert_eq!(Threads::<usize>::new(1, most).may_help(), helps);
-        }
-        let threads = at_work(1, None, &started);
-        assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock));
-        // Not even one that stands by.
-        threads.becomes_spare();
-        assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock));
-        assert_eq!(started.get(), 1);
-        let threads = at_work(1, Some(1), &Cell::new(0));
-        assert_eq!(threads.reserve(refuses), Err(WouldBlock), "the system has none");
-    }
-
-    #[test]
-    fn all_are_gone_when_the_last_thread_and_the_monitor_are() {
-        let now = Some(Instant::now());
-        let threads = at_work(2, None, &Cell::new(0));
-        assert!(threads.start_monitor(|| Err(io::ErrorKind::OutOfMemory.into())).is_err());
-        threads.start_monitor(|| Ok(())).unwrap();
-        threads.count_dropped();
-        assert_eq!(threads.dropped_and_left(), (1, 2));
-        threads.thread_ends();
-        assert_eq!(threads.dropped_and_left(), (1, 1));
-        threads.thread_ends();
-        assert!(!threads.wait_all_gone(now), "the monitor is there");
-        threads.monitor_ends();
-        assert!(threads.wait_all_gone(now) && threads.wait_all_gone(None));
-        let threads = at_work(1, None, &Cell::new(0));
-        assert!(!threads.wait_all_gone(now));
-        threads.thread_ends();
-        assert!(threads.wait_all_gone(now));
-    }
-
     /// Has a thread stand by in a pool that has ended, until `then` has it come to something.
     fn stands_by(threads: &Threads<usize>, then: impl FnOnce()) -> Option<usize> {
         let (tell, told) = mpsc::channel();

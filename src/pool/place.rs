@@ -386,19 +386,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_budget_goes_behind_what_waits() {
-        let (queues, place, _) = first_of(1);
-        let again = || announced(place.schedule(&queues, job(), true));
-        assert!(!again(), "it is alone");
-        assert!(queues.waits_behind(0) && queues.injector.is_empty());
-        assert!(again() && again());
-        assert_eq!((queues.of(0).queue.len(), queues.injector.len()), (1, 2));
-        let _ = next(&place, &queues);
-        assert!(again(), "others wait outside");
-        assert_eq!(queues.of(0).queue.len() + queues.injector.len(), 3);
-    }
-
-    #[test]
     fn the_few_from_outside_are_taken_in_first() {
         let (queues, place, _) = first_of(2);
         let again = || {
@@ -456,18 +443,6 @@ mod tests {
         assert!(!queues.has_work());
         assert!(place.empty_slot(&queues));
         assert!(queues.has_work() && !place.empty_slot(&queues));
-    }
-
-    #[test]
-    fn a_thread_without_a_place_is_told_so() {
-        let (queues, _) = Queues::new(1);
-        let none = OwnPlace::none();
-        assert!(!none.is_some() && none.take().is_none() && !none.empty_slot(&queues));
-        assert!(matches!(none.next(&queues), Own::Lost));
-        assert!(matches!(none.search(&queues), Own::Lost));
-        assert!(matches!(none.schedule(&queues, job(), false), Placed::NoPlace(_)));
-        let (_queues, place, _) = first_of(1);
-        assert!(place.is_some() && place.take().is_some() && !place.is_some());
     }
 
     #[test]

@@ -232,16 +232,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn signs_of_life_are_counted() {
-        let (queues, _own) = Queues::<Token>::new(2);
-        queues.of(1).begins(7);
-        assert_eq!([0, 1].map(|number| queues.tick(number)), [0, 7]);
-        (0..3).for_each(|_| queues.helps());
-        assert_eq!(queues.helped(), 3);
-        assert_eq!(queues.workers(), 2);
-    }
-
-    #[test]
     fn a_drain_left_in_a_slot_is_dropped() {
         let job = job();
         let memory = Arc::downgrade(&job.0);

@@ -130,10 +130,6 @@ impl<J: Job> fmt::Debug for Shared<J> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::thread;
-
-    use super::super::idle::Woken;
     use super::*;
 
     #[test]
@@ -149,47 +145,5 @@ mod tests {
             }
             assert!(idle.start_search());
         }
-    }
-
-    /// Workers that have gone to sleep, each once.
-    fn asleep(workers: usize) -> (Arc<Idle>, Vec<thread::JoinHandle<Woken>>) {
-        let idle = Arc::new(Idle::new(workers));
-        let sleep = |worker| {
-            let idle = idle.clone();
-            thread::spawn(move || idle.sleep(worker, false, || false))
-        };
-        let threads = (0..workers).map(sleep).collect();
-        while idle.look().sleepers() < workers as u64 {
-            thread::yield_now();
-        }
-        (idle, threads)
-    }
-
-    #[test]
-    fn a_pool_that_ends_wakes_everybody() {
-        let (idle, threads) = asleep(3);
-        assert_eq!(idle.look().sleepers(), 3);
-        idle.close();
-        for thread in threads {
-            assert_eq!(thread.join().unwrap(), Woken::End);
-        }
-        let now = idle.look();
-        assert!(now.is_ended() && now.is_closing());
-        assert_eq!((now.sleepers(), now.searchers(), now.away()), (0, 0, 0));
-    }
-
-    #[test]
-    fn one_need_wakes_one_worker() {
-        let (idle, threads) = asleep(3);
-        (0..3).for_each(|_| _ = idle.announce());
-        assert_eq!((idle.look().sleepers(), idle.look().searchers()), (2, 1));
-        // It finds something, and there is more.
-        idle.found(|| true);
-        assert_eq!((idle.look().sleepers(), idle.look().searchers()), (1, 1));
-        idle.found(|| false);
-        assert_eq!((idle.look().sleepers(), idle.look().searchers()), (1, 0));
-        idle.end();
-        assert_eq!(idle.look().sleepers(), 0);
-        threads.into_iter().for_each(|thread| _ = thread.join().unwrap());
     }
 }
