@@ -9,7 +9,7 @@ use super::Actor;
 use super::within::{Over, Within};
 use crate::error::Reason;
 use crate::panic;
-use crate::send::wait::{Awaited, NotWaited};
+use crate::send::wait::Awaited;
 use crate::time::Limit;
 use crate::wait_list::Place;
 
@@ -67,7 +67,11 @@ impl<S: Send + 'static> Ending<S> {
     /// ```
     pub fn within(self, limit: impl Into<Limit>) -> Result<bool, Reason> {
         let limit = limit.into();
-        panic::owning(self, |this| this.actor.wait_until(this.awaited, limit)).1
+        let wait = |this: &mut Self| {
+            let handle = &this.actor.handle;
+            handle.wait_until(this.awaited, handle.deadline(limit))
+        };
+        panic::owning(self, wait).1
     }
 
     /// [`within`](Self::within) for a task: a future with the same outcomes. The time counts from
@@ -103,12 +107,7 @@ impl<S: Send + 'static> Future for Ending<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let polled = this.actor.handle.poll_until(this.awaited, &mut this.entry, cx);
-        polled.map_err(|why| match why {
-            NotWaited::Deadlock(cycle) => Reason::Deadlock(cycle),
-            // A task has no thread to keep, and no limit.
-            NotWaited::WouldBlock | NotWaited::TimedOut => Reason::WouldBlock,
-        })
+        this.actor.handle.poll_until(this.awaited, &mut this.entry, cx)
     }
 }
 

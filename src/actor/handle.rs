@@ -14,12 +14,13 @@ use super::{
 };
 use crate::cell::message::Closure;
 use crate::cell::refs::Strong;
-use crate::error::{AskError, Reason, SendError, StopCause};
+#[cfg(doc)]
+use crate::error::Reason;
+use crate::error::{AskError, SendError, StopCause};
 use crate::mailbox::word::CLOSED;
 use crate::send::push::By;
-use crate::send::wait::{Awaited, NotWaited};
+use crate::send::wait::Awaited;
 use crate::thread::waits_for::Waits;
-use crate::time::Limit;
 
 impl<S: Send + 'static> Actor<S> {
     /// An actor with this state, no limit and no hooks: one small allocation.
@@ -405,15 +406,6 @@ impl<S: Send + 'static> Actor<S> {
     /// ```
     pub fn downgrade(&self) -> WeakActor<S> {
         WeakActor::of(self.handle.downgrade())
-    }
-
-    pub(super) fn wait_until(&self, awaited: Awaited, limit: Limit) -> Result<bool, Reason> {
-        match self.handle.wait_until(awaited, self.handle.deadline(limit)) {
-            Ok(()) => Ok(true),
-            Err(NotWaited::TimedOut) => Ok(false),
-            Err(NotWaited::Deadlock(cycle)) => Err(Reason::Deadlock(cycle)),
-            Err(NotWaited::WouldBlock) => Err(Reason::WouldBlock),
-        }
     }
 }
 

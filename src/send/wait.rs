@@ -20,14 +20,6 @@ use crate::turn::blocking::{before_pending, before_pending_for, circle_of_task, 
 use crate::turn::deferred::drain_until;
 use crate::wait_list::{Entry, Place, Waiter, Waiters};
 
-/// Why a wait ended without what was waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotWaited {
-    TimedOut,
-    Deadlock(Cycle),
-    WouldBlock,
-}
-
 /// An answer, or why there is none.
 pub(crate) type Answered<R> = Result<R, AskError>;
 
@@ -253,24 +245,25 @@ impl<S: 'static> Strong<S> {
         }
     }
 
-    /// Waits until it is so, at some moment.
+    /// Waits until it is so, at some moment; false if the time was over first. An error: this
+    /// thread must not wait.
     pub(crate) fn wait_until(
         &self,
         awaited: Awaited,
         deadline: Cutoff<'_>,
-    ) -> Result<(), NotWaited> {
+    ) -> Result<bool, Reason> {
         // Help is for what a waiter finds pending; so it needs no reference while nothing is.
         let cell = self.to_ref();
         loop {
             if self.is_over(awaited) {
-                return Ok(());
+                return Ok(true);
             }
             // A limit of zero is refused as well: it cannot be so while this turn runs.
             if let Some(cycle) = cell.own_circle() {
-                return Err(NotWaited::Deadlock(cycle));
+                return Err(Reason::Deadlock(cycle));
             }
             if deadline.is_over() {
-                return Err(NotWaited::TimedOut);
+                return Ok(false);
             }
             let done = || self.is_over(awaited);
             if cell.help(&Until { done: &done, at_once: true, deadline }) {
@@ -286,9 +279,9 @@ impl<S: 'static> Strong<S> {
                 }
             });
             match slept {
-                Ok(slept) => slept.map_err(NotWaited::Deadlock)?,
-                Err(WouldBlock) if self.is_over(awaited) => return Ok(()),
-                Err(WouldBlock) => return Err(NotWaited::WouldBlock),
+                Ok(slept) => slept.map_err(Reason::Deadlock)?,
+                Err(WouldBlock) if self.is_over(awaited) => return Ok(true),
+                Err(WouldBlock) => return Err(Reason::WouldBlock),
             }
         }
     }
@@ -300,13 +293,13 @@ impl<S: 'static> Strong<S> {
         awaited: Awaited,
         entry: &mut Option<Place>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), NotWaited>> {
+    ) -> Poll<Result<(), Reason>> {
         loop {
             if self.is_over(awaited) {
                 return Poll::Ready(Ok(()));
             }
             if let Some(cycle) = circle_of_task(cx.waker(), self.addr()) {
-                return Poll::Ready(Err(NotWaited::Deadlock(cycle)));
+                return Poll::Ready(Err(Reason::Deadlock(cycle)));
             }
             let waiter = Waiter::Task(cx.waker().clone());
             self.forget_waiter(awaited, entry);
