@@ -155,18 +155,6 @@ impl Header {
         AskError::Refused(reason, self.who().into())
     }
 
-    /// A question is withdrawn, because its asker must not wait for it.
-    #[cold]
-    pub(crate) fn withdrawn(&self, reason: &Reason) {
-        self.report(&Event::Withdrawn(reason));
-    }
-
-    /// A message that was accepted is not run.
-    #[cold]
-    pub(crate) fn undelivered(&self) {
-        self.report(&Event::Undelivered);
-    }
-
     /// A message that was accepted is dropped: there is no hook, or it is a question without an
     /// asker. It is counted for every actor.
     #[cold]
