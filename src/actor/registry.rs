@@ -72,13 +72,6 @@ impl dyn Member {
         self.cell().header().has_executor()
     }
 
-    /// Closes it, and sees to it that what waits is run. Inside work of the crate's own: nothing of
-    /// it is run here.
-    pub(super) fn run_out(&self, local: &Local) {
-        self.close();
-        take_on_if_pending(local, self.cell());
-    }
-
     /// Stops it. [`cut`](Self::cut) and [`give_back`](Self::give_back) are to follow.
     pub(super) fn stop(&self) {
         self.cell().header().raise_stop();

@@ -238,7 +238,9 @@ impl Course {
                     self.idle.insert(number);
                     ends_here.then(|| ends.push(member.cell().clone()));
                 } else if all {
-                    member.run_out(local);
+                    // What waits is run, but not here.
+                    member.close();
+                    take_on_if_pending(local, member.cell());
                 }
             }
         });
