@@ -55,7 +55,7 @@ impl ActorSnapshot {
             name: header.name().to_owned(),
             activity: standing.activity(),
             queued: standing.queued(),
-            capacity: header.capacity(),
+            capacity: header.config().capacity(),
             waiting_for_room: standing.waiters,
             waits_for: waits.of(addr).map(|addr| addr as u64),
             closed: standing.is_closed(),

@@ -288,11 +288,6 @@ impl Header {
         self.permits().map_or(waiting, |permits| waiting.min(permits))
     }
 
-    /// The largest number of waiting messages, if there is one.
-    pub(crate) fn capacity(&self) -> Option<usize> {
-        self.config().capacity()
-    }
-
     /// The actor's name, or the type of its state.
     pub(crate) fn name(&self) -> &str {
         let config = self.config();
