@@ -87,10 +87,13 @@ impl<K: Send + Sync + 'static> Thin<K> {
 
     /// Lets go: of a place in a mailbox, if it has got one meanwhile, and what it shares with that.
     fn let_go(&mut self) -> Option<(Place<K>, Arc<HoldState>)> {
-        if !std::mem::replace(&mut self.held, false) {
+        if !self.held {
             return None;
         }
-        let (actor, beside) = self.set.registry.let_go(self.place)?;
+        // Panics inside the `Eq` of a key: then it is held still, until its drop.
+        let met = self.set.registry.let_go(self.place);
+        self.held = false;
+        let (actor, beside) = met?;
         let pin = Pin::new(self.set.clone(), self.place, Kind::Run);
         Some((Place::Key(pin, actor), hold_state_of(beside)))
     }

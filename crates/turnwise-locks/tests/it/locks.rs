@@ -574,6 +574,35 @@ fn a_guard_may_be_dropped_inside_an_eq() {
 }
 
 #[test]
+fn a_release_inside_an_eq_panics_and_gives_back() {
+    struct Key(u32, Arc<std::sync::Mutex<Option<Guard<Key>>>>);
+    impl std::hash::Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            0.hash(state);
+        }
+    }
+    impl PartialEq for Key {
+        fn eq(&self, other: &Self) -> bool {
+            let guard = self.1.lock().unwrap().take();
+            if let Some(guard) = guard {
+                let release = std::panic::AssertUnwindSafe(|| guard.release());
+                assert!(std::panic::catch_unwind(release).is_err());
+            }
+            self.0 == other.0
+        }
+    }
+    impl Eq for Key {}
+    let kept = Arc::new(std::sync::Mutex::new(None));
+    let key = |number| Key(number, kept.clone());
+    let locks = Locks::new();
+    let guard = locks.lock(key(1)).wait().unwrap();
+    *kept.lock().unwrap() = Some(guard);
+    assert!(locks.lock(key(2)).wait().is_ok());
+    // A pool lets go.
+    until(|| locks.is_empty());
+}
+
+#[test]
 fn opposite_orders_do_not_deadlock() {
     let rounds = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
     must_end(move || {
