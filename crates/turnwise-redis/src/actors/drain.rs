@@ -82,9 +82,9 @@ impl Until {
     }
 
     /// Asks another host to go on if messages are left when the time is over. Its acceptance is
-    /// awaited while the mailbox is held, for one [lease](crate::ActorsBuilder::lease) at most; what
-    /// was handled is stored before. If it refuses three times, or does not answer in time, the
-    /// actor is left to the [workers](crate::Actors::work).
+    /// awaited while the mailbox is held, for one [lease](crate::ActorsBuilder::lease) at most.
+    /// Handled messages are stored before. If it refuses three times, or does not answer in time,
+    /// the actor is left to the [workers](crate::Actors::work).
     pub fn or_hand_to(mut self, successor: impl Successor) -> Self {
         self.successor = Some(Arc::new(successor));
         self

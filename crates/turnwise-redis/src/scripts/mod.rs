@@ -69,8 +69,8 @@ impl Scripts {
 
     /// Returns the command of a step: with the hash of its script, or with its text. For a cluster
     /// it states a key of the object that never exists: see rule CLUSTER-2 of `cluster.rs`. Scripts
-    /// of admissions declare all keys. The others derive theirs from the first one: each further key
-    /// costs as much as an argument, and some ids are in the store only.
+    /// of admissions declare all keys. The others derive theirs from the first one, because each
+    /// further key costs as much as an argument, and some ids are in the store only.
     pub(crate) fn command(&self, channels: &str, op: &Op, whole: bool, in_cluster: bool) -> Cmd {
         let index = match &op.step {
             Step::Acquire { .. } => 0,
