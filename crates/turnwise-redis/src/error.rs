@@ -247,7 +247,7 @@ impl fmt::Display for LockError {
             }
             LockError::Busy { key } => {
                 let name = key.as_deref().unwrap_or_default();
-                write!(f, "`{name}` is held, or waited for")
+                write!(f, "`{name}` was not granted: it is held, or waited for")
             }
             LockError::OtherPlaces { places } => {
                 write!(f, "other clients use {places} places")

@@ -245,7 +245,7 @@ contract! {
         // By any text, and the error says which.
         let busy = other.try_lock(String::from("a")).wait().unwrap_err();
         assert_eq!(busy, LockError::Busy { key: Some("a".into()) });
-        assert_eq!(busy.to_string(), "`a` is held, or waited for");
+        assert_eq!(busy.to_string(), "`a` was not granted: it is held, or waited for");
         let limit = Duration::from_millis(400);
         let (began, late) = (Instant::now(), other.lock_within("a", Limits::wait(limit)).wait());
         match late {

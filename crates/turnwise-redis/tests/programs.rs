@@ -41,7 +41,7 @@ fn a_command_runs_while_the_lock_is_held() {
     let key = "BITCOUNT turnwise:{lock:a} 0 7";
     until("it is held", || server.ask(key) != ":0");
     let busy = run("lock", &["--url", url, "--wait", "0", "a", "--", "true"]);
-    let said = "lock: `a` is held, or waited for\n";
+    let said = "lock: `a` was not granted: it is held, or waited for\n";
     assert_eq!(busy, (Some(75), String::new(), said.into()));
     let mut waits = program("lock");
     let waits =

@@ -93,12 +93,12 @@ impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LockError::TimedOut { waited, key } => {
-                write!(f, "{}not granted within {waited:?}", subject(key, "was"))
+                write!(f, "{} within {waited:?}", NotGranted(key))
             }
             LockError::Expected { wait, key } => {
-                write!(f, "{}expected in {wait:?}, too late", subject(key, "is"))
+                write!(f, "{}: it is expected in {wait:?}, too late", NotGranted(key))
             }
-            LockError::Busy { key } => write!(f, "{}held, or waited for", subject(key, "is")),
+            LockError::Busy { key } => write!(f, "{}: it is held, or waited for", NotGranted(key)),
             LockError::Deadlock { key: None } => f.write_str("an owner would wait for itself"),
             LockError::Deadlock { key } => {
                 write!(f, "an owner of the lock{} would wait for itself", Named(key))
@@ -113,9 +113,16 @@ impl fmt::Display for LockError {
 
 impl Error for LockError {}
 
-/// The beginning of a sentence about a key, a lock's or a semaphore's.
-fn subject(key: &Option<Arc<str>>, verb: &str) -> String {
-    key.as_ref().map_or_else(String::new, |name| format!("`{name}` {verb} "))
+/// The beginning of a sentence about a request: for a key with a name, or for a permit.
+struct NotGranted<'a>(&'a Option<Arc<str>>);
+
+impl fmt::Display for NotGranted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, "`{name}` was not granted"),
+            None => f.write_str("not granted"),
+        }
+    }
 }
 
 /// The name of a key in a sentence, after the word that it names.

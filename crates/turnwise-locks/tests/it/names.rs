@@ -44,7 +44,7 @@ fn errors_of_locks_have_the_name_of_the_key() {
         (key_of(&busy), held.fence() > locks.lock(8).wait().unwrap().fence()),
         (Some("order 7"), false)
     );
-    assert_eq!(busy.to_string(), "`order 7` is held, or waited for");
+    assert_eq!(busy.to_string(), "`order 7` was not granted: it is held, or waited for");
     let borrowed = locks.entry_ref(&7).try_lock().unwrap_err();
     assert_eq!(borrowed, busy);
     let waits = locks.lock_within(7, Limits::wait(SECOND));
@@ -141,7 +141,7 @@ fn without_names_no_key_is_said() {
     let locks = Locks::new();
     let held = locks.lock(7).wait().unwrap();
     let busy = locks.try_lock(7).unwrap_err();
-    assert_eq!(busy.to_string(), "held, or waited for");
+    assert_eq!(busy.to_string(), "not granted: it is held, or waited for");
     assert_eq!(busy, LockError::Busy { key: None });
     drop(held);
 }

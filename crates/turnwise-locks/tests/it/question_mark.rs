@@ -108,19 +108,19 @@ fn locks_and_semaphores() {
         let _guard = locks.lock("a").wait()?;
         _ = locks.try_lock("a")?;
     });
-    assert_eq!(said, "held, or waited for");
+    assert_eq!(said, "not granted: it is held, or waited for");
     let said = both!(said, {
         let locks = RwLocks::<&str>::new();
         let _guard = locks.write("a").wait()?;
         _ = locks.read_within("a", Limits::wait(NOW)).wait()?;
     });
-    assert_eq!(said, "held, or waited for");
+    assert_eq!(said, "not granted: it is held, or waited for");
     let said = both!(said, {
         let semaphore = Semaphore::new(1);
         let _permit = semaphore.acquire().wait()?;
         _ = semaphore.try_acquire(1)?;
     });
-    assert_eq!(said, "held, or waited for");
+    assert_eq!(said, "not granted: it is held, or waited for");
     let said = both!(said, {
         let semaphore = Semaphore::new(1);
         semaphore.close();
