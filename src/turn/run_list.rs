@@ -87,7 +87,9 @@ impl ListRun<'_> {
             self.meter.count();
             if self.meter.is_due() && self.meter.look(around_list()).is_some() {
                 hand_off_limited(self.local);
-                self.meter = Meter::new(Budget::INLINE.first_look());
+                // What is left stays here, and is not walked again before as much was run.
+                let left = u32::try_from(self.local.owed()).unwrap_or(u32::MAX);
+                self.meter = Meter::new(Budget::INLINE.first_look().max(left));
             }
         }
     }

@@ -523,6 +523,34 @@ fn a_turn_suspended_on_an_executor_of_ones_own() {
     });
 }
 
+/// A thread that has a long list of such actors does not ask their executor for all of them each
+/// time that its budget is spent.
+#[test]
+fn a_long_list_is_not_offered_for_each_budget() {
+    struct Counts(Own, Arc<AtomicUsize>);
+    impl Executor for Counts {
+        fn execute(&self, drain: Drain) {
+            self.1.fetch_add(1, SeqCst);
+            self.0.execute(drain);
+        }
+    }
+    must_end(|| {
+        let (own, asked, tally) = (Own::default(), Arc::<AtomicUsize>::default(), Tally::default());
+        let actors = 40_000;
+        for _ in 0..actors {
+            let executor = Counts(own.clone(), asked.clone());
+            let n = Actor::builder().executor(executor).spawn(Counter::default()).unwrap();
+            n.tell(tally.token()).unwrap();
+        }
+        own.end();
+        asked.store(0, SeqCst);
+        let drains = std::mem::take(&mut *own.0.1.lock().unwrap());
+        Actor::new(()).send(move |()| drop(drains)).unwrap();
+        until(|| tally.dropped() == actors);
+        assert!(asked.load(SeqCst) <= actors, "{} times", asked.load(SeqCst));
+    });
+}
+
 /// An executor that ends between the first poll and the suspension, or meanwhile.
 #[test]
 fn a_turn_that_is_suspended_as_its_executor_ends() {
