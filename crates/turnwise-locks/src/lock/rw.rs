@@ -221,6 +221,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     }
 
     /// As [`Locks::force_release`](crate::Locks::force_release): all readers, or the writer.
+    /// Readers lose it one after the other, so one may still release in time while another has lost
+    /// it.
     pub fn force_release<Q>(&self, key: &Q) -> Call<bool>
     where
         K: Borrow<Q>,

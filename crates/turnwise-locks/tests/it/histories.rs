@@ -62,7 +62,10 @@ enum Op {
     Lose,
     /// What was lost is free again.
     Reclaim,
-    /// Was there anything to take away?
+    /// Holds are taken away from here on, one after the other: each release finds out whether its
+    /// own was.
+    Forcing,
+    /// All are taken away, and others come in. Was there anything?
     Force(bool),
 }
 
@@ -84,6 +87,7 @@ struct Plain {
     queue: Vec<Hold>,
     placed: Vec<u64>,
     lost: Vec<u64>,
+    forcing: bool,
     newest: u64,
 }
 
@@ -159,6 +163,10 @@ impl Plain {
                 self.let_in(capacity)
             }
             Op::Release(request, false) => {
+                let forcing = self.forcing;
+                if let Some(hold) = self.hold(request).filter(|_| forcing) {
+                    return !hold.released && !std::mem::replace(&mut hold.over, true);
+                }
                 let lost = self.lost.contains(&request);
                 self.lost.retain(|lost| *lost != request);
                 lost
@@ -198,7 +206,14 @@ impl Plain {
                 self.holds.retain(|hold| !hold.over);
                 self.let_in(capacity)
             }
+            Op::Forcing => {
+                self.forcing = true;
+                true
+            }
             Op::Force(forced) => {
+                if !std::mem::take(&mut self.forcing) {
+                    return false;
+                }
                 let right = forced == self.holds.iter().any(|hold| !hold.released);
                 self.lose(|_| true);
                 right && self.let_in(capacity)
@@ -696,7 +711,9 @@ fn window<S: Subject>(beside: Beside, seed: u64) -> Vec<Call> {
                 }
                 Beside::Forced => {
                     if let Some(forced) = subject.force() {
-                        calls.push((begun, now(), Op::Force(forced)));
+                        let returned = now();
+                        calls.push((begun, returned, Op::Forcing));
+                        calls.push((begun, returned, Op::Force(forced)));
                     }
                 }
             }
