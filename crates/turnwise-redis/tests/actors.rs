@@ -21,7 +21,7 @@ use turnwise::{AsyncContext, AsyncHandler, Context, Handler, System, ThreadPool}
 use turnwise_redis::step::{Answer, MailboxAnswer, Op};
 use turnwise_redis::{
     ActorsBuilder, ActorsError, Called, Drains, MemoryStore, MessageError, NameError, NoTime,
-    NoticeSink, Outcome, Remote, RemoteActor, Store, StoreError, Until,
+    Outcome, Remote, RemoteActor, Store, StoreError, Until,
 };
 
 /// Fails this many times, counted over all attempts in this process.
@@ -736,13 +736,7 @@ impl Store for Idle {
         })
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.0.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.0.forget(client);
-    }
+    support::forwards_notices!(0);
 }
 
 /// Workers that sleep, for half a lease, wake for a message that arrives before.
@@ -807,13 +801,7 @@ impl Store for Counted {
         self.0.call(op)
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.0.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.0.forget(client);
-    }
+    support::forwards_notices!(0);
 }
 
 /// Workers whose executor has ended give a mailbox back, and do not take it again at once.
@@ -845,13 +833,7 @@ impl Store for Away {
         }
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.0.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.0.forget(client);
-    }
+    support::forwards_notices!(0);
 }
 
 /// A sender that has drained its message, and could not report that in time, drains it again.

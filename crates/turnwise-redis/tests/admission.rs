@@ -12,7 +12,7 @@ use support::{Server, until};
 use turnwise_redis::admission::{Admission, AdmissionError, Refused, Row, Status};
 use turnwise_redis::step::{AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Op, Step};
 use turnwise_redis::{
-    Called, Effect, Limits, MemoryStore, NameError, NoticeSink, Refusal, Remote, Store, StoreError,
+    Called, Effect, Limits, MemoryStore, NameError, Refusal, Remote, Store, StoreError,
 };
 
 fn status(admission: &Admission) -> Status {
@@ -391,13 +391,7 @@ impl Store for Late {
         })
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.store.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.store.forget(client);
-    }
+    support::forwards_notices!(store);
 }
 
 /// Not even by a copy of its request that arrives when there is a place.

@@ -19,8 +19,8 @@ use turnwise::executor::Blocking;
 use turnwise::{Actor, ThreadPool};
 use turnwise_redis::step::{MailboxAct, MailboxStep, Op, Step};
 use turnwise_redis::{
-    Called, Drains, Effect, Limits, LockError, Locks, MemoryStore, MessageError, NoticeSink,
-    Remote, Store, StoreError,
+    Called, Drains, Effect, Limits, LockError, Locks, MemoryStore, MessageError, Remote, Store,
+    StoreError,
 };
 
 const SHORT: Duration = Duration::from_millis(60);
@@ -301,13 +301,7 @@ impl Store for Watched {
         self.store.call(op)
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.store.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.store.forget(client);
-    }
+    support::forwards_notices!(store);
 }
 
 #[test]
@@ -381,13 +375,7 @@ impl Store for Stalls {
         self.store.call(op)
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.store.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.store.forget(client);
-    }
+    support::forwards_notices!(store);
 }
 
 /// A runtime that has begun to wait for the answer to a release, and is driven no further.
@@ -425,13 +413,7 @@ impl Store for Loses {
         })
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.store.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.store.forget(client);
-    }
+    support::forwards_notices!(store);
 }
 
 #[test]
@@ -511,13 +493,7 @@ impl Store for NoOutcomes {
         })
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.0.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.0.forget(client);
-    }
+    support::forwards_notices!(0);
 }
 
 #[test]

@@ -30,7 +30,7 @@ use turnwise_redis::step::{
     Answer, MailboxAct, MailboxAnswer, MailboxStep, Op as StoreOp, Progress, Step,
 };
 use turnwise_redis::{
-    Actors, Called, Limits, LockError, MessageError, NoticeSink, Outcome, RedisStore, Remote, Store,
+    Actors, Called, Limits, LockError, MessageError, Outcome, RedisStore, Remote, Store,
 };
 
 const LEASE: Duration = Duration::from_millis(300);
@@ -104,13 +104,7 @@ impl Store for Planted {
         })
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.store.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.store.forget(client);
-    }
+    support::forwards_notices!(store);
 }
 
 fn connect(url: &str, fault: &str) -> Remote {

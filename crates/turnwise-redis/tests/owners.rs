@@ -142,13 +142,7 @@ impl Store for Unanswered {
         })
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.store.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.store.forget(client);
-    }
+    support::forwards_notices!(store);
 }
 
 #[test]
@@ -258,13 +252,7 @@ impl Store for Lost {
         })
     }
 
-    fn listen(&self, client: &str, sink: NoticeSink) {
-        self.0.listen(client, sink);
-    }
-
-    fn forget(&self, client: &str) {
-        self.0.forget(client);
-    }
+    support::forwards_notices!(0);
 }
 
 /// One of several locks is lost before all are held: there was no limit, so no time is over.

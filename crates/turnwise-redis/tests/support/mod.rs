@@ -27,6 +27,21 @@ use std::time::{Duration, Instant};
 
 use turnwise_redis::{Limits, Slot, SlotPool};
 
+/// The part of a store over another one, in this field, that concerns notices.
+macro_rules! forwards_notices {
+    ($store:tt) => {
+        fn listen(&self, client: &str, sink: turnwise_redis::NoticeSink) {
+            self.$store.listen(client, sink);
+        }
+
+        fn forget(&self, client: &str) {
+            self.$store.forget(client);
+        }
+    };
+}
+
+pub(crate) use forwards_notices;
+
 /// A Redis server for one test, on a free port, killed by its id.
 pub struct Server {
     pub port: u16,
