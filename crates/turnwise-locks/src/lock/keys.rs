@@ -405,7 +405,8 @@ macro_rules! by_key {
             /// let orders = Locks::builder().names(|order: &u32| format!("order {order}")).build();
             /// let guard = orders.lock(7).wait()?;
             /// let busy = orders.try_lock(7).unwrap_err();
-            /// assert!(busy.to_string().starts_with("`order 7` was not granted: "));
+            /// let said = "`order 7` was not granted: it is held, or waited for";
+            /// assert_eq!(busy.to_string(), said);
             /// # Ok::<(), turnwise_locks::LockError>(())
             /// ```
             pub fn names(self, name: impl Fn(&K) -> String + Send + Sync + 'static) -> Self {

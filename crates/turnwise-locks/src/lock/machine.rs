@@ -138,7 +138,7 @@ pub(crate) struct Hold<T> {
 
 #[cfg(test)]
 std::thread_local! {
-    /// At how many holds this thread has looked one after the other.
+    /// The number of holds that walks of this thread have come by.
     pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -517,7 +517,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         self.estimate.wait(self.waiting() / at_once, running.unwrap_or_default())
     }
 
-    /// Since when the oldest of the holds that are measured is there.
+    /// The start of the oldest hold that is measured.
     fn oldest_measured(&mut self) -> Option<Duration> {
         for hold in self.holds.from(self.unmeasured) {
             if hold.since.is_some() {

@@ -544,24 +544,29 @@ fn a_hold_learns_what_it_is_asked_for() {
     }
 }
 
-#[test]
-fn a_guard_may_be_dropped_inside_an_eq() {
-    struct Key(u32, Arc<std::sync::Mutex<Option<Guard<Key>>>>);
-    impl std::hash::Hash for Key {
-        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-            0.hash(state);
-        }
+/// The first `Eq` after a guard was put there ends it by this function.
+struct Ends(u32, Arc<std::sync::Mutex<Option<Guard<Ends>>>>, fn(Guard<Ends>));
+
+impl std::hash::Hash for Ends {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        0.hash(state);
     }
-    impl PartialEq for Key {
-        fn eq(&self, other: &Self) -> bool {
-            drop(self.1.lock().unwrap().take());
-            self.0 == other.0
-        }
+}
+
+impl PartialEq for Ends {
+    fn eq(&self, other: &Self) -> bool {
+        let guard = self.1.lock().unwrap().take();
+        guard.into_iter().for_each(self.2);
+        self.0 == other.0
     }
-    impl Eq for Key {}
+}
+
+impl Eq for Ends {}
+
+fn ends_inside_an_eq(end: fn(Guard<Ends>)) {
     for asked in [false, true] {
         let kept = Arc::new(std::sync::Mutex::new(None));
-        let key = |number| Key(number, kept.clone());
+        let key = |number| Ends(number, kept.clone(), end);
         let locks = Locks::new();
         let guard = locks.lock(key(1)).wait().unwrap();
         let waiting = asked.then(|| locks.lock(key(1)));
@@ -574,32 +579,16 @@ fn a_guard_may_be_dropped_inside_an_eq() {
 }
 
 #[test]
+fn a_guard_may_be_dropped_inside_an_eq() {
+    ends_inside_an_eq(drop);
+}
+
+#[test]
 fn a_release_inside_an_eq_panics_and_gives_back() {
-    struct Key(u32, Arc<std::sync::Mutex<Option<Guard<Key>>>>);
-    impl std::hash::Hash for Key {
-        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-            0.hash(state);
-        }
-    }
-    impl PartialEq for Key {
-        fn eq(&self, other: &Self) -> bool {
-            let guard = self.1.lock().unwrap().take();
-            if let Some(guard) = guard {
-                let release = std::panic::AssertUnwindSafe(|| guard.release());
-                assert!(std::panic::catch_unwind(release).is_err());
-            }
-            self.0 == other.0
-        }
-    }
-    impl Eq for Key {}
-    let kept = Arc::new(std::sync::Mutex::new(None));
-    let key = |number| Key(number, kept.clone());
-    let locks = Locks::new();
-    let guard = locks.lock(key(1)).wait().unwrap();
-    *kept.lock().unwrap() = Some(guard);
-    assert!(locks.lock(key(2)).wait().is_ok());
-    // A pool lets go.
-    until(|| locks.is_empty());
+    ends_inside_an_eq(|guard| {
+        let release = std::panic::AssertUnwindSafe(|| guard.release());
+        assert!(std::panic::catch_unwind(release).is_err());
+    });
 }
 
 #[test]
