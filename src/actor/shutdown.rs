@@ -174,6 +174,8 @@ struct Course {
     stopped: HashSet<u64>,
     /// The mailboxes that the calling thread is running.
     inside: Vec<usize>,
+    /// The members among them.
+    own: Vec<u64>,
     /// Nothing ends here: the calling thread is inside a turn, or the call is a poll.
     elsewhere: bool,
 }
@@ -188,6 +190,7 @@ impl Course {
             idle: HashSet::new(),
             stopped: HashSet::new(),
             inside: Vec::new(),
+            own: Vec::new(),
             elsewhere: true,
         }
     }
@@ -198,18 +201,16 @@ impl Course {
         let (inside, in_turn): (Vec<_>, _) =
             with_local(|local| (local.running().collect(), local.in_turn()));
         if inside != self.inside {
-            let own = self.shared.numbers(|member| inside.contains(&member.cell().addr()));
-            let mut own = own.into_iter().filter_map(|number| self.shared.member(number));
-            let circle = |member: Box<dyn Member>| match task {
-                Some(waker) => circle_of_task(waker, member.cell().addr()),
-                None => member.cell().own_circle(),
-            };
-            if let Some(cycle) = own.find_map(circle) {
-                return Err(Reason::Deadlock(cycle));
-            }
+            self.own = self.shared.numbers(|member| inside.contains(&member.cell().addr()));
         }
         (self.inside, self.elsewhere) = (inside, in_turn);
-        Ok(())
+        // Whether it would wait for one of them depends on the task, too.
+        let circle = |member: Box<dyn Member>| match task {
+            Some(waker) => circle_of_task(waker, member.cell().addr()),
+            None => member.cell().own_circle(),
+        };
+        let mut own = self.own.iter().filter_map(|number| self.shared.member(*number));
+        own.find_map(circle).map_or(Ok(()), |cycle| Err(Reason::Deadlock(cycle)))
     }
 
     fn seal(&mut self) {

@@ -2,12 +2,12 @@
 //! once. A wait that could never end is refused. Tests that could hang run in a process of their
 //! own.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Barrier, mpsc};
-use std::task::{Context, Poll, Wake};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -777,4 +777,28 @@ fn a_chain_of_systems_in_hooks_ends_on_a_small_stack() {
         drop(next);
         until(|| end.is_closed());
     });
+}
+
+/// The turn of a member runs a drain by hand, in which the turn of another actor polls the
+/// shutdown. That turn may lie down, and the member goes on. If it blocks instead, both wait for
+/// ever.
+#[test]
+fn a_task_that_blocks_a_member_is_refused_after_a_poll_by_its_turn() {
+    let (system, queue) = (System::new(), DrainQueue::new());
+    let member = system.actor(()).unwrap();
+    let other = Actor::builder().executor(queue.handle()).spawn(()).unwrap();
+    let (tell, told) = mpsc::channel();
+    let mut closing = Box::pin(system.shutdown_async());
+    let ended = other.run(async move |()| {
+        let by_turn = poll_fn(|cx| Poll::Ready(closing.as_mut().poll(cx))).await;
+        let by_thread = closing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        tell.send((by_turn, by_thread)).unwrap();
+        closing.await
+    });
+    member.with(|()| assert!(queue.run_one())).unwrap();
+    let (by_turn, by_thread) = told.recv().unwrap();
+    assert!(by_turn.is_pending(), "{by_turn:?}");
+    assert!(matches!(by_thread, Poll::Ready(Err(Reason::Deadlock(_)))), "{by_thread:?}");
+    queue.run_until_idle();
+    assert_eq!(ended.wait().unwrap().unwrap().ended, 1);
 }
