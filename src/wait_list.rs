@@ -1,7 +1,7 @@
 //! Threads and tasks that sleep, and how to wake them.
 //!
-//! A list is a slab: a waiter is found by its slot, so adding, moving and removing one take the
-//! same few steps however many wait. No waker is called, cloned or dropped under the lock.
+//! A waiter is found by its number, so adding and removing one take few steps however many wait. No
+//! waker is called, cloned or dropped under the lock.
 //!
 //! A waker may do what wakes the next one, and that the next: it closes an actor, keeps a promise,
 //! gives a lock back. So the wakers that a thread is inside of are counted. [`NESTED`] of them are
@@ -12,7 +12,8 @@
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::take;
 use std::task::Waker;
 
 use crate::panic;
@@ -110,75 +111,19 @@ pub(crate) struct Waiters(Mutex<List>);
 
 #[derive(Default)]
 struct List {
-    slots: Vec<ListSlot>,
-    /// The first vacant slot; the length of the slab if there is none.
-    vacant: usize,
-    /// The number of the last waiter: a slot has many waiters, one after the other.
-    last: u64,
+    waiters: BTreeMap<Place, Waiter>,
+    /// That of the last waiter.
+    last: Place,
 }
 
-enum ListSlot {
-    Taken(u64, Waiter),
-    /// With the vacant slot that follows it.
-    Vacant(usize),
-}
-
-/// A waiter's place in a list. It may be taken by no other one when its waiter is gone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    slot: usize,
-    number: u64,
-}
+/// A waiter's place in a list. No other one ever has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place(u64);
 
 /// A waiter's entry in a list: dropping it takes the waiter out.
 pub(crate) struct Entry<'a> {
     list: &'a Waiters,
     place: Place,
-}
-
-impl List {
-    fn insert(&mut self, waiter: Waiter) -> Place {
-        self.last += 1;
-        let place = Place { slot: self.vacant, number: self.last };
-        let taken = ListSlot::Taken(place.number, waiter);
-        match self.slots.get_mut(place.slot) {
-            Some(slot) => {
-                if let ListSlot::Vacant(next) = std::mem::replace(slot, taken) {
-                    self.vacant = next;
-                }
-            }
-            None => {
-                self.slots.push(taken);
-                self.vacant = self.slots.len();
-            }
-        }
-        place
-    }
-
-    fn has(&self, place: Place) -> bool {
-        let slot = self.slots.get(place.slot);
-        matches!(slot, Some(ListSlot::Taken(number, _)) if *number == place.number)
-    }
-
-    fn remove(&mut self, place: Place) -> Option<Waiter> {
-        self.has(place).then(|| self.vacate(place.slot)).flatten()
-    }
-
-    /// Takes the waiter out of a slot that is taken.
-    fn vacate(&mut self, at: usize) -> Option<Waiter> {
-        let vacated = std::mem::replace(self.slots.get_mut(at)?, ListSlot::Vacant(self.vacant));
-        self.vacant = at;
-        vacated.waiter()
-    }
-}
-
-impl ListSlot {
-    fn waiter(self) -> Option<Waiter> {
-        match self {
-            ListSlot::Taken(_, waiter) => Some(waiter),
-            ListSlot::Vacant(_) => None,
-        }
-    }
 }
 
 impl Waiters {
@@ -189,41 +134,41 @@ impl Waiters {
 
     /// Adds a waiter; its place takes it out again.
     pub(crate) fn insert(&self, waiter: Waiter) -> Place {
-        self.0.lock().insert(waiter)
+        let List { waiters, last } = &mut *self.0.lock();
+        last.0 += 1;
+        waiters.insert(*last, waiter);
+        *last
     }
 
     /// Takes a waiter out that may have been woken already.
     pub(crate) fn remove(&self, place: Place) {
-        let removed = self.0.lock().remove(place);
+        let removed = self.0.lock().waiters.remove(&place);
         // A waker's drop is user code: not under the lock.
         panic::ignore(|| drop(removed));
     }
 
     /// Wakes the threads among them.
     pub(crate) fn wake_threads(&self) {
-        let mut list = self.0.lock();
-        for at in 0..list.slots.len() {
-            if matches!(list.slots[at], ListSlot::Taken(_, Waiter::Thread(_))) {
-                list.vacate(at).into_iter().for_each(Waiter::wake);
+        self.0.lock().waiters.retain(|_, waiter| match waiter {
+            Waiter::Thread(thread) => {
+                thread.unpark();
+                false
             }
-        }
+            Waiter::Task(_) => true,
+        });
     }
 
-    /// Wakes all.
+    /// Wakes all, the first one first.
     pub(crate) fn wake_all(&self) {
-        let woken = {
-            let mut list = self.0.lock();
-            list.vacant = 0;
-            std::mem::take(&mut list.slots)
-        };
-        woken.into_iter().filter_map(ListSlot::waiter).for_each(Waiter::wake);
+        let woken = take(&mut self.0.lock().waiters);
+        woken.into_values().for_each(Waiter::wake);
     }
 }
 
 impl Entry<'_> {
     /// True if the waiter was not woken yet.
     pub(crate) fn is_listed(&self) -> bool {
-        self.list.0.lock().has(self.place)
+        self.list.0.lock().waiters.contains_key(&self.place)
     }
 }
 
