@@ -81,7 +81,8 @@ impl Drain {
     /// Inside a turn (on a thread of rayon's that takes a job while it waits in `join`, say) it
     /// runs on top of that turn, and what it sends to idle actors goes to their executors. Inside
     /// [`Executor::execute`](crate::Executor::execute), also in a turn that is run there, it is run
-    /// as soon as the turn that led there is over.
+    /// as soon as the turn that led there is over. If that turn is about to wait, the drain goes to
+    /// [`ThreadPool::global`](crate::ThreadPool::global) instead, as one that was refused does.
     pub fn run(mut self) {
         let Some(queued) = Queued::of_drain(&mut self) else { return };
         with_local(|local| {
