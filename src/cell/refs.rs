@@ -7,9 +7,10 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::num::NonZero;
+use std::ops::Deref;
 use std::ptr::NonNull;
-
 use std::sync::Arc;
 
 use super::built::BuiltRef;
@@ -22,58 +23,6 @@ use super::settings::{Guard, HAS_EXECUTOR, Kind, TAGS};
 use super::typed::{Cell, Counted};
 use crate::mailbox::word::{Raised, Snapshot};
 use crate::time::Clock;
-
-/// A count of a cell's memory.
-pub(crate) trait Kept {
-    fn header(&self) -> &Header;
-    /// Which cell it is.
-    fn addr(&self) -> usize;
-    /// True if the actor is run by its executor, and by nothing else.
-    fn has_executor(&self) -> bool {
-        self.header().has_executor()
-    }
-    /// One more reference.
-    fn to_ref(&self) -> Ref;
-    /// The entry of a pending mailbox that has none out.
-    fn schedule(&self) -> Option<Scheduled>;
-}
-
-impl Kept for Ref {
-    fn header(&self) -> &Header {
-        self.header()
-    }
-    fn addr(&self) -> usize {
-        self.addr()
-    }
-    fn to_ref(&self) -> Ref {
-        self.clone()
-    }
-    fn schedule(&self) -> Option<Scheduled> {
-        schedule(self.ptr())
-    }
-}
-
-impl<S> Kept for Strong<S> {
-    fn header(&self) -> &Header {
-        self.header()
-    }
-    fn addr(&self) -> usize {
-        self.addr()
-    }
-    fn has_executor(&self) -> bool {
-        self.has_executor()
-    }
-    fn to_ref(&self) -> Ref {
-        self.to_ref()
-    }
-    fn schedule(&self) -> Option<Scheduled> {
-        schedule(&self.ptr())
-    }
-}
-
-fn schedule(cell: &CellPtr) -> Option<Scheduled> {
-    cell.header().word.schedule().map(|raised| Scheduled::of(cell, raised))
-}
 
 /// One count of a cell's memory: the actor may have ended.
 pub(crate) struct Ref(CellPtr);
@@ -108,6 +57,11 @@ impl Ref {
     #[inline]
     pub(crate) fn header(&self) -> &Header {
         self.0.header()
+    }
+
+    /// The entry of a pending mailbox that has none out.
+    pub(crate) fn schedule(&self) -> Option<Scheduled> {
+        self.header().word.schedule().map(|raised| Scheduled::of(&self.0, raised))
     }
 
     #[inline]
@@ -308,6 +262,18 @@ unsafe impl<S: Send> Send for Strong<S> {}
 // SAFETY: as above; a shared handle can do nothing that an owned one cannot.
 unsafe impl<S: Send> Sync for Strong<S> {}
 
+/// A reference that a handle lends: it has no count of its own.
+pub(crate) struct Lent<'a>(ManuallyDrop<Ref>, PhantomData<&'a ()>);
+
+impl Deref for Lent<'_> {
+    type Target = Ref;
+
+    #[inline(always)]
+    fn deref(&self) -> &Ref {
+        &self.0
+    }
+}
+
 impl<S> Strong<S> {
     pub(crate) fn new(state: S) -> Self {
         // A plain cell has no tags.
@@ -401,6 +367,12 @@ impl<S> Strong<S> {
 
     pub(crate) fn to_ref(&self) -> Ref {
         Ref::retain(&self.ptr())
+    }
+
+    /// The reference that the handle keeps the cell by.
+    #[inline(always)]
+    pub(crate) fn lent(&self) -> Lent<'_> {
+        Lent(ManuallyDrop::new(Ref(self.ptr())), PhantomData)
     }
 
     pub(crate) fn downgrade(&self) -> Weak<S> {

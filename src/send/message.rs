@@ -170,7 +170,7 @@ impl<S: 'static> Strong<S> {
             match chain.push(push) {
                 None => Ok(()),
                 Some(Ok(owed)) => {
-                    discharge(local, self, owed, By::Sender);
+                    discharge(local, &self.lent(), owed, By::Sender);
                     Ok(())
                 }
                 Some(Err((mut chain, reason))) => {

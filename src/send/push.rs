@@ -4,7 +4,7 @@
 //! push left owing ([`Owed`]) is done: drained here, deferred on this thread, or scheduled.
 
 use crate::cell::owner::Owed;
-use crate::cell::refs::{Kept, Strong};
+use crate::cell::refs::{Ref, Strong};
 use crate::error::{Reason, StopCause};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr, Unsent};
@@ -75,7 +75,7 @@ impl<S: 'static> Strong<S> {
         by: By,
     ) -> Result<(), (E, Reason)> {
         let owed = node.push(|links| self.push_links(local, seen, links, by))?;
-        discharge(local, self, owed, by);
+        discharge(local, &self.lent(), owed, by);
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl<S: 'static> Strong<S> {
         if seen != Snapshot::IDLE || is_executor_gone(self.header()) {
             return Err(seen);
         }
-        enter(local, self, self.leave_first(node)?);
+        enter(local, &self.lent(), self.leave_first(node)?);
         settle(local);
         Ok(())
     }
@@ -160,11 +160,11 @@ impl<S: 'static> Strong<S> {
 }
 
 /// Does what a step has left owing, which was taken by a sender, or by one that ends the actor.
-pub(super) fn discharge(local: &Local, kept: &impl Kept, owed: Owed, by: By) {
+pub(super) fn discharge(local: &Local, kept: &Ref, owed: Owed, by: By) {
     match owed {
         Owed::Nothing => {}
         Owed::Drain(owner) => drain(local, owner),
-        Owed::Scheduled(entry) if kept.has_executor() => {
+        Owed::Scheduled(entry) if kept.header().has_executor() => {
             match by {
                 By::Sender => enter(local, kept, entry),
                 By::Poster => schedule_for_others(local, || enter(local, kept, entry)),
@@ -174,10 +174,10 @@ pub(super) fn discharge(local: &Local, kept: &impl Kept, owed: Owed, by: By) {
         // Only a thread inside a turn has left the message pending for itself.
         Owed::Scheduled(entry) => defer_entry(local, entry),
         // The executor comes to the entry.
-        Owed::Schedule if kept.has_executor() => {}
+        Owed::Schedule if kept.header().has_executor() => {}
         Owed::Schedule if by == By::Sender => {
             // The thread that has the entry may be busy for long.
-            hint_by(local, kept.addr(), || kept.to_ref());
+            hint_by(local, kept.addr(), || kept.clone());
         }
         Owed::Schedule => {
             schedule(local, kept);

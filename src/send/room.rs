@@ -276,7 +276,7 @@ impl<S: 'static> Strong<S> {
         let entry = self.entry(local, By::Sender);
         let put = |links| self.put_permitted(Snapshot::IDLE, links, entry);
         let owed = Unsent::new(message).push(put)?;
-        discharge(local, self, owed, By::Sender);
+        discharge(local, &self.lent(), owed, By::Sender);
         Ok(())
     }
 }

@@ -134,7 +134,7 @@ impl<S: 'static> Strong<S> {
                 let deadline = Cutoff::new(&MonotonicClock, Limit::Unlimited);
                 drain_until(local, owner, &Until { done, at_once: false, deadline });
             }
-            owed => discharge(local, self, owed, By::Sender),
+            owed => discharge(local, &self.lent(), owed, By::Sender),
         }
     }
 

@@ -24,7 +24,7 @@ use super::context::{Leaves, Local};
 use crate::cell::executor::Drain;
 use crate::cell::header::Header;
 use crate::cell::owner::Owner;
-use crate::cell::refs::{Kept, Queued, Ref, Scheduled};
+use crate::cell::refs::{Queued, Ref, Scheduled};
 use crate::error::StopCause;
 use crate::fallback;
 use crate::panic;
@@ -53,13 +53,13 @@ pub(crate) fn goes_on(header: &Header) -> bool {
 
 /// Sees to it that a drain is out for a pending mailbox, which `kept` keeps meanwhile. On a thread
 /// that is inside no turn, [`settle`](crate::turn::run_list::settle) follows.
-pub(crate) fn schedule(local: &Local, kept: &impl Kept) {
+pub(crate) fn schedule(local: &Local, kept: &Ref) {
     if kept.header().has_executor() {
         if let Some(entry) = kept.schedule() {
             enter(local, kept, entry);
         }
     } else if kept.header().raise_posted() {
-        let drain = Queued::Hint(kept.to_ref()).into_drain();
+        let drain = Queued::Hint(kept.clone()).into_drain();
         local.execute(|| submit(kept.header(), drain));
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn hand_over(local: &Local, owner: Owner) {
 
 /// Puts the entry of an actor that its executor alone runs there.
 #[inline(always)]
-pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
+pub(crate) fn enter(local: &Local, kept: &Ref, entry: Scheduled) {
     let drain = Queued::Entry(entry).into_drain();
     // Whatever the executor does in this call, nothing runs on top of it.
     local.execute(|| submit(kept.header(), drain));
@@ -88,9 +88,9 @@ pub(crate) fn enter(local: &Local, kept: &impl Kept, entry: Scheduled) {
 
 /// Sends a pending mailbox to the fallback, because its executor is gone or runs everything in the
 /// call, and this thread must not run it.
-pub(crate) fn schedule_elsewhere(local: &Local, kept: &impl Kept) {
+pub(crate) fn schedule_elsewhere(local: &Local, kept: &Ref) {
     if kept.header().raise_posted() {
-        let drain = Queued::Hint(kept.to_ref()).into_drain();
+        let drain = Queued::Hint(kept.clone()).into_drain();
         let submit = || panic::ignore(|| fallback::execute(drain));
         local.leaving(Leaves::Here, || local.work(submit));
     }
