@@ -40,6 +40,9 @@ pub(crate) struct Waits<S: 'static, E: Envelope + 'static> {
     of: PhantomData<fn(E) -> E>,
 }
 
+/// Outcome of a push: what it leaves owing, or the nodes.
+type Put = Result<Owed, (Links, Reason)>;
+
 /// Outcome of a message: it was sent, or comes back.
 type Sent<E> = Result<(), (E, Reason)>;
 
@@ -124,13 +127,7 @@ impl<S> Strong<S> {
 impl<S: 'static> Strong<S> {
     /// Puts nodes in, each with a permit, if they need permits.
     #[inline(always)]
-    pub(super) fn put(
-        &self,
-        local: &Local,
-        seen: Snapshot,
-        links: Links,
-        entry: Entry,
-    ) -> Result<Owed, (Links, Reason)> {
+    pub(super) fn put(&self, local: &Local, seen: Snapshot, links: Links, entry: Entry) -> Put {
         if self.is_bounded() {
             return self.put_with_permits(local, seen, links, entry);
         }
@@ -139,13 +136,7 @@ impl<S: 'static> Strong<S> {
     }
 
     #[inline(never)]
-    fn put_with_permits(
-        &self,
-        local: &Local,
-        seen: Snapshot,
-        links: Links,
-        entry: Entry,
-    ) -> Result<Owed, (Links, Reason)> {
+    fn put_with_permits(&self, local: &Local, seen: Snapshot, links: Links, entry: Entry) -> Put {
         // A sender that must not leave its message to others takes the mailbox first.
         if entry != Entry::DrainOnly && self.room().try_acquire(links.len()) {
             return self.put_permitted(seen, links, entry);
@@ -163,12 +154,7 @@ impl<S: 'static> Strong<S> {
     }
 
     /// Puts nodes in that have their permits.
-    fn put_permitted(
-        &self,
-        seen: Snapshot,
-        links: Links,
-        entry: Entry,
-    ) -> Result<Owed, (Links, Reason)> {
+    fn put_permitted(&self, seen: Snapshot, links: Links, entry: Entry) -> Put {
         self.push_nodes(seen, links, entry).map_err(|(links, refusal)| {
             self.room().give_back(links.len());
             // The one that closed it may not have seen that there is a semaphore.
@@ -180,12 +166,7 @@ impl<S: 'static> Strong<S> {
     /// Puts nodes into a mailbox that has no room and is not run: its new owner takes a message up
     /// at once, which makes room for one.
     #[cold]
-    fn put_as_owner(
-        &self,
-        local: &Local,
-        links: Links,
-        entry: Entry,
-    ) -> Result<Owed, (Links, Reason)> {
+    fn put_as_owner(&self, local: &Local, links: Links, entry: Entry) -> Put {
         let (room, len) = (self.room(), links.len());
         for _ in 0..2 {
             if room.is_waited_for() || !room.has(len - 1) {
@@ -219,12 +200,7 @@ impl<S: 'static> Strong<S> {
 
     /// Puts nodes that have their permits in, by the mailbox's owner, who runs what was there
     /// first.
-    fn put_by(
-        &self,
-        local: &Local,
-        mut owner: Owner,
-        links: Links,
-    ) -> Result<Owed, (Links, Reason)> {
+    fn put_by(&self, local: &Local, mut owner: Owner, links: Links) -> Put {
         match self.put_permitted(Snapshot::IDLE, links, Entry::Leave) {
             Ok(_) => {
                 owner.settle();
