@@ -75,7 +75,8 @@ struct TimerQueue {
     armed: Armed,
     /// The number of the last arming.
     last: u64,
-    service: Service,
+    /// A thread is to be started when something is armed.
+    lacks_thread: bool,
     /// The thread, if it lies down and has not been woken, and when it gets up. That may be sooner
     /// than anything is due: most timers are cancelled, and the next one armed then wakes no
     /// thread.
@@ -83,14 +84,6 @@ struct TimerQueue {
     /// Delayed messages that were not accepted.
     undelivered: u64,
     ended: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Service {
-    ByHand,
-    /// Its thread is started when something is armed.
-    NotStarted,
-    Started,
 }
 
 /// When a timer is due.
@@ -306,7 +299,7 @@ impl Timers {
     /// is armed, and stays; if the system gives no thread, the next timer tries again.
     pub fn global() -> &'static Timers {
         static GLOBAL: OnceLock<Timers> = OnceLock::new();
-        GLOBAL.get_or_init(|| Timers::of_service(Arc::new(MonotonicClock), Service::NotStarted))
+        GLOBAL.get_or_init(|| Timers::of_service(Arc::new(MonotonicClock), true))
     }
 
     /// A service by this clock, with a thread of its own that ends with the last clone.
@@ -333,7 +326,7 @@ impl Timers {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(clock: impl Clock + 'static) -> Result<Timers, io::Error> {
-        let timers = Timers::of_service(Arc::new(clock), Service::Started);
+        let timers = Timers::of_service(Arc::new(clock), false);
         timers.shared().start()?;
         Ok(timers)
     }
@@ -356,13 +349,13 @@ impl Timers {
     /// assert!(!timer.is_armed());
     /// ```
     pub fn by_hand(clock: impl Clock + 'static) -> Timers {
-        Timers::of_service(Arc::new(clock), Service::ByHand)
+        Timers::of_service(Arc::new(clock), false)
     }
 
-    fn of_service(clock: Arc<dyn Clock>, service: Service) -> Timers {
+    fn of_service(clock: Arc<dyn Clock>, lacks_thread: bool) -> Timers {
         let armed = BTreeMap::new();
         let queue =
-            TimerQueue { armed, last: 0, service, lying: None, undelivered: 0, ended: false };
+            TimerQueue { armed, last: 0, lacks_thread, lying: None, undelivered: 0, ended: false };
         let shared = TimerService { clock: QuietDrop::new(clock), queue: Mutex::new(queue) };
         Timers { owner: Arc::new(TimerOwner { shared: Arc::new(shared) }) }
     }
@@ -390,7 +383,7 @@ impl Timers {
         if let Some(owner) = services.by_clock.get(&address).and_then(Weak::upgrade) {
             return Timers { owner };
         }
-        let timers = Timers::of_service(clock.clone(), Service::NotStarted);
+        let timers = Timers::of_service(clock.clone(), true);
         services.by_clock.insert(address, Arc::downgrade(&timers.owner));
         if services.by_clock.len() >= services.sweep_at {
             services.by_clock.retain(|_, owner| owner.strong_count() > 0);
@@ -600,15 +593,11 @@ impl Timers {
         let (woken, start) = {
             let mut queue = shared.queue.lock();
             let woken = queue.insert(due, entry);
-            let start = queue.service == Service::NotStarted;
-            if start {
-                queue.service = Service::Started;
-            }
-            (woken, start)
+            (woken, std::mem::take(&mut queue.lacks_thread))
         };
         wake(woken);
         if start && shared.start().is_err() {
-            shared.queue.lock().service = Service::NotStarted;
+            shared.queue.lock().lacks_thread = true;
         }
     }
 
