@@ -115,7 +115,10 @@ pub(crate) enum Owed {
 impl<S> Strong<S> {
     /// The right that a claim has won.
     #[inline(always)]
-    fn claim_by<E>(&self, claim: impl FnOnce(&Word) -> Result<Won, E>) -> Result<ClaimedBy<S>, E> {
+    pub(crate) fn claim_by<E>(
+        &self,
+        claim: impl FnOnce(&Word) -> Result<Won, E>,
+    ) -> Result<ClaimedBy<S>, E> {
         claim(&self.header().word)
             .map(|won| ClaimedBy(Claimed { own: Own::of(&self.ptr(), won) }, PhantomData))
     }
@@ -130,17 +133,6 @@ impl<S> Strong<S> {
     #[inline]
     pub(crate) fn claim_beside(&self, seen: Snapshot) -> Result<ClaimedBy<S>, Snapshot> {
         self.claim_by(|word| word.claim_beside(seen))
-    }
-
-    /// Claims a mailbox for one turn if it is idle, whatever its entry does.
-    #[inline]
-    pub(crate) fn claim_idle(&self) -> Result<ClaimedBy<S>, Snapshot> {
-        self.claim_by(Word::claim_idle)
-    }
-
-    /// [`claim`](Self::claim) for a caller that would wait anyway, after one that has failed.
-    pub(crate) fn claim_soon(&self, seen: Snapshot) -> Result<ClaimedBy<S>, Snapshot> {
-        self.claim_by(|word| word.claim_soon(seen))
     }
 
     /// Leaves one message in an idle mailbox, by the first guess.

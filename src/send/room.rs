@@ -20,7 +20,7 @@ use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, Unsent};
 use crate::mailbox::oneshot::{Asker, Promised, oneshot};
 use crate::mailbox::semaphore::{Acquired, Answer, Semaphore, Unpushed, Waiter as Queued};
-use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
+use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot, Word};
 use crate::panic;
 use crate::send::push::{By, discharge};
 use crate::sync::thread;
@@ -120,7 +120,7 @@ impl<S> Strong<S> {
         if !on_the_spot && self.is_waited_for() {
             return Err(self.header().word.load());
         }
-        self.claim_idle()
+        self.claim_by(Word::claim_idle)
     }
 }
 
@@ -172,7 +172,7 @@ impl<S: 'static> Strong<S> {
             if room.is_waited_for() || !room.has(len - 1) {
                 return Err((links, Reason::Full));
             }
-            let owner = match self.claim_idle() {
+            let owner = match self.claim_by(Word::claim_idle) {
                 Ok(claimed) => claimed.into_owner(),
                 Err(_) => match self.to_ref().take_over() {
                     Some(owner) => owner,

@@ -54,7 +54,7 @@ impl<S: 'static> Strong<S> {
             // Inside a turn it does not try again and again: this thread may be what the owner
             // waits for.
             (true, true) => self.claim_beside(seen),
-            (true, false) => self.claim_soon(seen),
+            (true, false) => self.claim_by(|word| word.claim_soon(seen)),
         };
         match claimed {
             Ok(claimed) => {
