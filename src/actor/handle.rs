@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use super::message::{Handler, Typed, closure_back, message_back};
 use super::outgoing;
 use super::reply;
-use super::standing;
+use super::snapshot::show;
 use super::{
     Actor, ActorBuilder, ActorSnapshot, Ending, Posted, Promise, Reply, Waiting, WeakActor,
 };
@@ -480,7 +480,8 @@ impl<S> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn snapshot(&self) -> ActorSnapshot {
-        ActorSnapshot::of(self.handle.header(), self.handle.addr(), &Waits::look())
+        let addr = self.handle.addr();
+        ActorSnapshot::of(self.handle.header(), addr, Waits::look().of(addr))
     }
 }
 
@@ -518,7 +519,7 @@ impl<S> Clone for Actor<S> {
 impl<S> fmt::Debug for Actor<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Actor");
-        standing::show(&mut f, self.handle.header());
+        show(&mut f, self.handle.header());
         f.field("handles", &self.handle.handles()).finish_non_exhaustive()
     }
 }

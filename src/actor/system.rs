@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::registry::{Member, SystemShared};
 use super::shutdown::{Closing, ShutdownReport, shut_down, stop_all};
-use super::standing::show;
+use super::snapshot::show;
 use super::{Actor, ActorBuilder, Spawner};
 use crate::cell::refs::Strong;
 use crate::error::{BuildError, Reason};

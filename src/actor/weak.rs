@@ -3,7 +3,8 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use super::{Actor, standing};
+use super::Actor;
+use super::snapshot::show;
 use crate::cell::refs::{Ref, Weak};
 use crate::send::close::wake_stopped;
 
@@ -92,7 +93,7 @@ impl<S> Hash for WeakActor<S> {
 impl<S> fmt::Debug for WeakActor<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("WeakActor");
-        standing::show(&mut f, self.cell().header());
+        show(&mut f, self.cell().header());
         f.finish_non_exhaustive()
     }
 }
