@@ -4,10 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 
-use super::outgoing::Shown;
+use super::outgoing::{Shown, as_sent};
 use super::reply::promise_of;
-#[cfg(feature = "tracing")]
-use super::spans;
 use super::waiting::Asking;
 use super::{Actor, Posted, Promise, Reply, Waiting, WeakActor};
 use crate::cell::message::AsyncMessage;
@@ -154,7 +152,6 @@ impl fmt::Debug for AbortHandle {
     }
 }
 
-/// A closure.
 pub(super) struct AsyncClosure<F, R>(F, PhantomData<fn() -> R>);
 
 impl<F, R> AsyncClosure<F, R> {
@@ -232,33 +229,23 @@ fn ask<S: Send + 'static, L: AsyncMessage<S> + Shown>(
     message: L,
     by: By,
 ) -> Reply<L::Answer, L::Payload> {
-    #[cfg(feature = "tracing")]
-    if let Some(origin) = spans::origin(handle) {
-        return ask_as(handle, origin.of_message(message), by);
-    }
-    ask_as(handle, message, by)
+    as_sent!(handle, message => {
+        let (turn, asker) = Awaited::new(message);
+        Reply::of(handle, handle.ask_async(turn, asker, by), AsyncMessage::<S>::payload)
+    })
 }
 
-#[inline(always)]
-fn ask_as<S: Send + 'static, L: AsyncMessage<S>>(
-    handle: &Strong<S>,
-    message: L,
-    by: By,
-) -> Reply<L::Answer, L::Payload> {
-    let (turn, asker) = Awaited::new(message);
-    Reply::of(handle, handle.ask_async(turn, asker, by), AsyncMessage::payload)
-}
-
-/// [`run`](Self::run), with a handle that aborts the turn.
-#[inline(always)]
-fn ask_abortable<S: Send + 'static, L: AsyncMessage<S>>(
+/// [`ask`], with what can abort the turn.
+fn ask_abortable<S: Send + 'static, L: AsyncMessage<S> + Shown>(
     handle: &Strong<S>,
     message: L,
 ) -> (Reply<L::Answer, L::Payload>, AbortHandle) {
-    let (turn, asker) = Awaited::new(message);
-    let abort = AbortHandle(turn.keeper());
-    let answer = handle.ask_async(turn, asker, By::Sender);
-    (Reply::of(handle, answer, AsyncMessage::payload), abort)
+    as_sent!(handle, message => {
+        let (turn, asker) = Awaited::new(message);
+        let abort = AbortHandle(turn.keeper());
+        let answer = handle.ask_async(turn, asker, By::Sender);
+        (Reply::of(handle, answer, AsyncMessage::<S>::payload), abort)
+    })
 }
 
 impl<S: Send + 'static> Actor<S> {
@@ -332,12 +319,7 @@ impl<S: Send + 'static> Actor<S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
         R: Send + 'static,
     {
-        let turn = AsyncClosure::new(turn);
-        #[cfg(feature = "tracing")]
-        if let Some(origin) = spans::origin(&self.handle) {
-            return ask_abortable(&self.handle, origin.of_message(turn));
-        }
-        ask_abortable(&self.handle, turn)
+        ask_abortable(&self.handle, AsyncClosure::new(turn))
     }
 
     /// Sends a typed message whose turn may wait; as [`run`](Self::run) in every respect.

@@ -21,31 +21,39 @@ impl<F, R> Shown for Closure<F, R> {
     type As = F;
 }
 
-/// Sends a message.
+/// Sends a message by an expression: as it is, or, to an actor that is traced, in its span, and
+/// then with what comes back taken out of that.
+macro_rules! as_sent {
+    ($handle:expr, $message:ident => $send:expr) => {
+        $crate::actor::outgoing::as_sent!($handle, $message => $send, sent => sent)
+    };
+    ($handle:expr, $message:ident => $send:expr, $sent:ident => $back:expr) => {{
+        #[cfg(feature = "tracing")]
+        if let Some(origin) = $crate::actor::spans::origin($handle) {
+            let $message = origin.of_message($message);
+            let $sent = $send;
+            return $back;
+        }
+        $send
+    }};
+}
+
+pub(super) use as_sent;
+
 #[inline(always)]
 pub(super) fn send<S, L>(handle: &Strong<S>, message: L, by: By) -> Result<(), SendError<L>>
 where
     S: 'static,
     L: Message<S> + Shown,
 {
-    #[cfg(feature = "tracing")]
-    if let Some(origin) = spans::origin(handle) {
-        let sent = send_as(handle, origin.of_message(message), by);
-        return sent.map_err(|error| error.map(Traced::into_message));
-    }
-    send_as(handle, message, by)
-}
-
-#[inline(always)]
-fn send_as<S, L>(handle: &Strong<S>, message: L, by: By) -> Result<(), SendError<L>>
-where
-    S: 'static,
-    L: Message<S>,
-{
-    match by {
-        By::Sender => handle.send(message),
-        By::Poster => handle.post(message),
-    }
+    as_sent!(
+        handle,
+        message => match by {
+            By::Sender => handle.send(message),
+            By::Poster => handle.post(message),
+        },
+        sent => sent.map_err(|error| error.map(Traced::into_message))
+    )
 }
 
 /// Sends many messages in one step.
@@ -72,19 +80,17 @@ where
 type Asked<S, L> =
     Result<Answer<<L as Message<S>>::Answer, <L as Message<S>>::Payload>, (L, Reason)>;
 
-/// Asks.
 #[inline(always)]
 pub(super) fn ask<S, L>(handle: &Strong<S>, message: L, by: By) -> Asked<S, L>
 where
     S: 'static,
     L: Message<S> + Shown,
 {
-    #[cfg(feature = "tracing")]
-    if let Some(origin) = spans::origin(handle) {
-        let asked = handle.ask(origin.of_message(message), by);
-        return asked.map_err(|(traced, reason)| (traced.into_message(), reason));
-    }
-    handle.ask(message, by)
+    as_sent!(
+        handle,
+        message => handle.ask(message, by),
+        asked => asked.map_err(|(traced, reason)| (traced.into_message(), reason))
+    )
 }
 
 /// Runs a closure and waits for it.

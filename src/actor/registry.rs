@@ -33,7 +33,6 @@ use crate::wait_list::Waiters;
 
 /// An actor of any state, which this does not keep going.
 pub(super) trait Member: Send + Sync {
-    /// Its memory.
     fn cell(&self) -> &Ref;
     /// Closes it if nothing runs or waits in it; true if this call did it. `pending`: it has no
     /// executor, and is left pending, for the caller to have it ended.

@@ -106,7 +106,6 @@ impl Origin {
         }
     }
 
-    /// Begins a turn.
     fn begin(self, header: &Header, kind: &'static str) -> TurnSpan {
         let clock = header.config().clock.clone();
         let now = moment(header.clock());
@@ -201,7 +200,6 @@ pub(super) struct Traced<L> {
 }
 
 impl<L> Traced<L> {
-    /// The message, which has no turn.
     pub(super) fn into_message(self) -> L {
         let Traced { message, origin } = self;
         drop(origin);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::message::{Handler, Typed};
-use super::outgoing::{self, Shown};
+use super::outgoing::{self, Shown, as_sent};
 #[cfg(feature = "tracing")]
 use super::spans::{self, Traced};
 use super::within::{Over, Within, question};
@@ -298,22 +298,10 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
             Err((message, Reason::Full)) if !handle.drops_newest() => message,
             answer => return Asking { waiter: None, reply: Reply::of(handle, answer, back) },
         };
-        #[cfg(feature = "tracing")]
-        if let Some(origin) = spans::origin(handle) {
-            return Self::waits(handle, origin.of_message(message));
-        }
-        Self::waits(handle, message)
-    }
-
-    /// Waits for room.
-    #[inline(always)]
-    fn waits<S, L>(handle: &Strong<S>, message: L) -> Self
-    where
-        S: Send + 'static,
-        L: Message<S, Answer = R, Payload = M>,
-    {
-        let (answerer, asker) = oneshot(Asked::new(message));
-        Self::sent(handle, Ask::<S, L>::new(answerer), asker)
+        as_sent!(handle, message => {
+            let (answerer, asker) = oneshot(Asked::new(message));
+            Self::sent(handle, Ask::<S, _>::new(answerer), asker)
+        })
     }
 
     /// Waits for room with a turn that may wait.
@@ -322,27 +310,16 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
         S: Send + 'static,
         L: AsyncMessage<S, Answer = R, Payload = M> + Shown,
     {
-        #[cfg(feature = "tracing")]
-        if let Some(origin) = spans::origin(handle) {
-            return Self::of_turn_as(handle, origin.of_message(message));
-        }
-        Self::of_turn_as(handle, message)
-    }
-
-    #[inline(always)]
-    fn of_turn_as<S, L>(handle: &Strong<S>, message: L) -> Self
-    where
-        S: Send + 'static,
-        L: AsyncMessage<S, Answer = R, Payload = M>,
-    {
-        let (turn, asker) = Awaited::new(message);
-        handle.header().announce_awaits();
-        if handle.drops_newest() {
-            let answer = handle.ask_async(turn, asker, By::Sender);
-            let reply = Reply::of(handle, answer, AsyncMessage::payload);
-            return Asking { waiter: None, reply };
-        }
-        Self::sent(handle, turn, asker)
+        as_sent!(handle, message => {
+            let (turn, asker) = Awaited::new(message);
+            handle.header().announce_awaits();
+            if handle.drops_newest() {
+                let answer = handle.ask_async(turn, asker, By::Sender);
+                let reply = Reply::of(handle, answer, AsyncMessage::<S>::payload);
+                return Asking { waiter: None, reply };
+            }
+            Self::sent(handle, turn, asker)
+        })
     }
 
     /// Sends a question, or has it wait for room.
