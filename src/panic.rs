@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 pub(crate) use crate::sync::panic::catch;
 
-/// The payload of a panic.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
 /// Runs user code, and ignores its panic.
@@ -69,7 +68,6 @@ pub(crate) fn discard(payload: Payload) {
     catch(|| drop(payload)).unwrap_or_else(std::mem::forget);
 }
 
-/// The text of a panic.
 pub(crate) fn text(payload: &(dyn Any + Send)) -> Arc<str> {
     if let Some(text) = payload.downcast_ref::<&'static str>() {
         Arc::from(*text)

@@ -112,7 +112,6 @@ pub(crate) struct Waiters(Mutex<List>);
 #[derive(Default)]
 struct List {
     waiters: BTreeMap<Place, Waiter>,
-    /// That of the last waiter.
     last: Place,
 }
 

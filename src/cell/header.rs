@@ -98,7 +98,6 @@ pub(crate) struct Ext {
     /// Where they are counted, too.
     pub(super) discarded_beside: Option<Arc<Mutex<u64>>>,
     pub(super) told: Mutex<Told>,
-    /// Its restarts.
     pub(crate) restarts: History,
     /// The turn that waits, or has waited and is not over (TURN-3 of [`turn`](super::turn)).
     pub(crate) turn: Mutex<Option<Keeper>>,
@@ -612,7 +611,6 @@ impl Drop for Own {
 /// For as long as the value lives on its thread, `cell` points to a cell that is alive, and whose
 /// mailbox is that thread's own.
 pub(crate) unsafe trait Held {
-    /// The cell.
     fn cell(&self) -> *const Header;
 }
 

@@ -46,7 +46,6 @@ pub(crate) trait AsyncMessage<S: 'static>: Send + Sized + 'static {
     fn cut(_: Pin<&mut Self::Future>, _: &AskError) {}
 }
 
-/// A closure.
 pub(crate) struct Closure<F, R> {
     pub(crate) f: F,
     returns: PhantomData<fn() -> R>,

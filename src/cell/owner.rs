@@ -79,7 +79,6 @@ unsafe impl<S> Held for ClaimedBy<S> {
 }
 
 impl<S> ClaimedBy<S> {
-    /// Runs a turn.
     #[inline(always)]
     pub(crate) fn turn<R>(&mut self, f: impl FnOnce(&mut S, InTurn<'_, S>) -> R) -> R {
         let cell = self.cell();
@@ -88,7 +87,6 @@ impl<S> ClaimedBy<S> {
         unsafe { Cell::with_state(cell, |state| f(state, InTurn::new(cell))) }
     }
 
-    /// The claim by itself.
     #[inline(always)]
     pub(crate) fn into_claimed(self) -> Claimed {
         self.0
@@ -144,7 +142,6 @@ impl<S> Strong<S> {
         Ok(Scheduled::of(&self.ptr(), raised))
     }
 
-    /// Pushes nodes.
     pub(crate) fn push_nodes(
         &self,
         seen: Snapshot,
@@ -408,7 +405,6 @@ impl Owner {
         self.done
     }
 
-    /// A turn is done.
     #[inline(always)]
     pub(crate) fn count_turn(&mut self) {
         self.done += 1;

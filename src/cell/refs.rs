@@ -139,7 +139,6 @@ impl Drop for Scheduled {
 
 /// A mailbox's place in a run queue: its entry, or a hint.
 pub(crate) enum Queued {
-    /// The mailbox's entry.
     Entry(Scheduled),
     /// A hint beside it.
     Hint(Ref),
@@ -298,7 +297,6 @@ impl<S> Strong<S> {
         Self::of(Cell::create_guarded(state, built, guard, clock))
     }
 
-    /// The handle that was counted.
     #[inline]
     fn of(Counted(cell, of): Counted<S>) -> Self {
         let tags = cell.header().config().tags();
@@ -354,7 +352,6 @@ impl<S> Strong<S> {
         self.cell().counts()
     }
 
-    /// The hook for undelivered messages, if there is one.
     pub(crate) fn on_undelivered(&self) -> Option<&UndeliveredHook<S>> {
         self.cell().on_undelivered()
     }

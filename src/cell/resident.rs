@@ -120,13 +120,11 @@ impl<'a, S> Place<'a, S> {
         unsafe { InTurn::new(self.env.cell) }
     }
 
-    /// The hook for undelivered messages, if there is one.
     pub(crate) fn on_undelivered(&self) -> Option<&'a UndeliveredHook<S>> {
         // SAFETY: OWNER-1: the owner keeps the cell, which is of this state type.
         unsafe { Cell::<S>::typed(self.env.cell) }.on_undelivered()
     }
 
-    /// Calls `f` with the state.
     #[inline(always)]
     pub(crate) fn with_state<R>(&mut self, f: impl FnOnce(&mut S) -> R) -> R {
         let Env { cell, state } = *self.env;

@@ -124,7 +124,6 @@ pub(super) enum Kind {
     Plain,
     /// An allocation that is shared ([`built`](super::built)), with its hooks.
     Built,
-    /// A [`Fork`].
     Fork,
 }
 

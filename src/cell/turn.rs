@@ -156,7 +156,6 @@ impl Core {
         self.step(Core::woken).1
     }
 
-    /// One more waker.
     pub(crate) fn retain_waker(&self) {
         let _ = self.step(|now| more(now, WAKER, WAKERS));
     }

@@ -179,7 +179,6 @@ impl<S> Cell<S> {
         unsafe { ((*base).kind == Kind::Built).then(|| &(*base.cast::<Built<S>>()).hooks) }
     }
 
-    /// The hook for undelivered messages, if there is one.
     pub(super) fn on_undelivered(&self) -> Option<&UndeliveredHook<S>> {
         self.hooks()?.on_undelivered.as_ref()
     }

@@ -13,7 +13,6 @@ use std::sync::OnceLock;
 use crate::cell::executor::Drain;
 use crate::pool::{Config, Pool};
 
-/// The pool of the process.
 static POOL: OnceLock<Pool<Drain>> = OnceLock::new();
 
 /// The pool of the process, started with as many threads as can be had if it is not running.

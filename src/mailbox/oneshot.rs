@@ -94,7 +94,6 @@ impl Question for Promised {
 /// A side of a cell, which it keeps. It leaves as it is dropped.
 struct Side<R, P>(NonNull<AnswerCell<R, P>>);
 
-/// The asker's side.
 pub(crate) struct Asker<R, P>(ManuallyDrop<Side<R, P>>);
 
 /// The drainer's side. Its question must be moved out before it leaves.

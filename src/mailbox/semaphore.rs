@@ -57,7 +57,6 @@ pub(crate) const MAX_CAPACITY: u32 = u32::MAX >> 1;
 
 /// The queue is not empty.
 const WAITED: u64 = 1;
-/// One permit.
 const PERMIT: u64 = 2;
 
 /// A message that was pushed nowhere, in its node.
@@ -82,7 +81,6 @@ impl Unpushed {
         self.node.as_ref().expect("it is taken out once, at the end")
     }
 
-    /// The node, which is the caller's.
     fn into_node(mut self) -> NodePtr {
         self.node.take().expect("it is taken out once, at the end")
     }
@@ -185,11 +183,9 @@ struct Queue {
 
 /// Outcome of an attempt to [`acquire`](Semaphore::acquire).
 pub(crate) enum Acquired {
-    /// There is a permit.
     Permit(Waiter),
     /// The waiter is in the queue, by this number.
     Waits(u64),
-    /// The mailbox is closed.
     Closed(Waiter),
 }
 

@@ -247,7 +247,6 @@ impl<P> Threads<P> {
         self.called.notify_all();
     }
 
-    /// A thread ends.
     pub(crate) fn thread_ends(&self) {
         self.ends(|state| state.threads -= 1);
     }

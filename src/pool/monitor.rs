@@ -38,7 +38,6 @@ const LINGER: u32 = 32;
 /// The longest time that nothing moves before another thread is called.
 const SLOWEST_CALL: Duration = Duration::from_millis(500);
 
-/// Starts the monitor of a pool.
 pub(super) fn start_monitor<J: Job>(pool: &Arc<Shared<J>>) -> io::Result<()> {
     let theirs = pool.clone();
     pool.threads.start_monitor(|| {
@@ -56,7 +55,6 @@ struct Monitor<J: Job> {
     moved: Instant,
 }
 
-/// The result of a look.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     /// All workers sleep.

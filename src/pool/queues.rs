@@ -14,7 +14,6 @@ use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::queue::{Injector, Steal, Stealer, Worker};
 
-/// The queues of a pool.
 pub(super) struct Queues<J: Job> {
     pub(super) injector: Injector<J>,
     remotes: Box<[CachePadded<Remote<J>>]>,

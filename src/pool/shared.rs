@@ -48,7 +48,6 @@ impl<J: Job> Shared<J> {
         }
     }
 
-    /// Which pool it is.
     pub(super) fn id(&self) -> PoolId {
         PoolId(std::ptr::from_ref(self).addr())
     }

@@ -14,7 +14,6 @@ use super::shared::Shared;
 use crate::panic;
 use crate::sync::thread::Builder;
 
-/// A thread of the pool.
 struct Thread<J: Job> {
     pool: Arc<Shared<J>>,
     place: OwnPlace<J>,

@@ -58,7 +58,6 @@ impl<S: 'static> Strong<S> {
         }
     }
 
-    /// Sends a message.
     #[inline(always)]
     pub(crate) fn send<L: Message<S>>(&self, message: L) -> Result<(), SendError<L>> {
         with_local(|local| {
@@ -181,7 +180,6 @@ impl<S: 'static> Strong<S> {
         })
     }
 
-    /// Asks.
     #[inline(always)]
     pub(crate) fn ask<L: Message<S>>(
         &self,

@@ -247,7 +247,6 @@ impl<S: 'static> Strong<S> {
         Ok(with_local(|local| self.send_permitted(local, message)))
     }
 
-    /// Sends a message that has its permit.
     fn send_permitted<E: Envelope>(&self, local: &Local, message: E) -> Sent<E> {
         let entry = self.entry(local, By::Sender);
         let put = |links| self.put_permitted(Snapshot::IDLE, links, entry);

@@ -377,7 +377,6 @@ impl Local {
         self.pushed(EXECUTE, |_| f())
     }
 
-    /// Runs the list.
     #[inline]
     pub(crate) fn run_list<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
         self.pushed(LIST, f)

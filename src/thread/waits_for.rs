@@ -61,7 +61,6 @@ const LONGEST: usize = 4096;
 
 /// The object of a thread's wait.
 pub(crate) enum What {
-    /// An answer.
     Answer(Progress),
     /// The state of a mailbox.
     Mailbox(Ref, fn(Snapshot) -> bool),

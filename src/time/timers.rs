@@ -113,7 +113,6 @@ struct Key {
     number: u64,
 }
 
-/// A timer.
 pub(super) struct TimerEntry<J: ?Sized> {
     /// Changed under the lock of the queue alone.
     place: Mutex<TimerPlace>,
@@ -129,7 +128,6 @@ enum TimerPlace {
     Over,
 }
 
-/// The job of a timer.
 pub(super) trait TimerJob: Send + Sync {
     /// Returns true if it fires more than once.
     fn comes_again(&self) -> bool {
@@ -148,7 +146,6 @@ pub(super) trait TimerJob: Send + Sync {
     fn discard(&self);
 }
 
-/// Outcome of firing.
 #[derive(Clone, Copy)]
 pub(super) struct Fired {
     /// A message was not accepted.
@@ -587,7 +584,6 @@ impl Timers {
         self.shared().queue.lock().undelivered
     }
 
-    /// Arms an entry.
     pub(super) fn arm(&self, due: Moment, entry: Arc<TimerEntry<dyn TimerJob>>) {
         let shared = self.shared();
         let (woken, start) = {

@@ -129,7 +129,6 @@ pub(crate) struct Awaited<M: Suspends> {
 #[repr(transparent)]
 struct Resumed<M: Suspends>(Awaited<M>);
 
-/// Outcome of a poll.
 enum Polled<R> {
     Pending,
     Over(Result<R, AskError>),

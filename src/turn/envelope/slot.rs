@@ -25,9 +25,7 @@ pub(super) struct Slot<L, F> {
 enum Stage {
     /// The message, unless its asker has it back.
     Queued,
-    /// The future.
     Begun,
-    /// Nothing.
     Gone,
 }
 
