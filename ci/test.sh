@@ -20,12 +20,13 @@ mistakes() {
     cargo test --locked -p mistakes
 }
 
-# Tests that are larger, or others, without debug assertions. Those of turnwise-redis need a server
-# and run in ci/store.sh.
+# Tests that are larger, or others, without debug assertions; a quarter of their loads, as the build
+# is hardly optimized. `cargo test --release` has all. Those of turnwise-redis need a server and run
+# in ci/store.sh.
 optimized() {
     local others='\bsize\(|debug_assertions' different
     different=$({ tests . "$others"; tests crates/turnwise-locks "$others"; } | sort -u)
-    cargo test "${optimized[@]}" --no-fail-fast --lib $different
+    TURNWISE_PART=4 cargo test "${optimized[@]}" --no-fail-fast --lib $different
 }
 
 parts "debug tracing mistakes optimized" "$@"

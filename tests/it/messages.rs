@@ -203,7 +203,7 @@ fn limits_are_measured_on_the_actors_own_clock() {
 
 #[test]
 fn no_reply_is_lost_under_load() {
-    let rounds = if cfg!(debug_assertions) { 3_000 } else { 50_000 };
+    let rounds = size(3_000, 50_000);
     let n = Actor::new(0usize);
     let cancelled = AtomicUsize::new(0);
     thread::scope(|scope| {

@@ -10,6 +10,16 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
+/// Scales a load: a small part in debug builds, all of it in release builds. `TURNWISE_PART=4` is a
+/// quarter of that, for builds that are not optimized.
+pub(crate) fn size(debug: usize, release: usize) -> usize {
+    if cfg!(debug_assertions) {
+        return debug;
+    }
+    let part = std::env::var("TURNWISE_PART").map_or(1, |text| text.parse().expect("a number"));
+    debug.max(release / part)
+}
+
 /// Gives others the processor until it is so; red after a minute.
 pub(crate) fn until(so: impl Fn() -> bool) {
     let begun = Instant::now();

@@ -15,7 +15,7 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::must_end;
+use crate::common::{must_end, size};
 use todc_utils::{Action, History, Specification, WGLChecker};
 use turnwise::VirtualClock;
 use turnwise::executor::DrainQueue;
@@ -739,7 +739,7 @@ fn wrong_window<S: Subject>(beside: Beside, windows: u64) -> Option<Vec<Call>> {
 }
 
 fn is_right<S: Subject>(beside: Beside) {
-    let windows = if cfg!(debug_assertions) { 300 } else { 2_000 };
+    let windows = size(300, 2_000) as u64;
     if let Some(calls) = wrong_window::<S>(beside, windows) {
         panic!("no order explains {calls:#?}");
     }
@@ -875,7 +875,7 @@ fn is_in_order(rows: &mut [Row], room: usize) -> Result<(), String> {
 
 /// Many calls of some threads.
 fn long(use_it: impl Fn(&(dyn Fn() -> u64 + Sync)) -> Row + Sync) -> Vec<Row> {
-    let rounds = if cfg!(debug_assertions) { 2_000 } else { 50_000 };
+    let rounds = size(2_000, 50_000);
     let time = AtomicU64::new(0);
     let now = || time.fetch_add(1, SeqCst);
     thread::scope(|scope| {
@@ -968,7 +968,7 @@ fn is_tried_rightly(runs: &[Ran]) -> Result<(), String> {
 #[test]
 fn runs_that_are_tried_are_refused_rightly() {
     must_end(|| {
-        let windows = if cfg!(debug_assertions) { 500 } else { 2_000 };
+        let windows = size(500, 2_000);
         for _ in 0..windows {
             let keyed: Keyed<u8> = Keyed::new();
             let time = AtomicU64::new(0);

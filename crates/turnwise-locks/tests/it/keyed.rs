@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::must_end;
+use crate::common::{must_end, size};
 use turnwise::executor::{Blocking, DrainQueue};
 use turnwise::time::Timers;
 use turnwise::{ThreadPool, VirtualClock};
@@ -21,11 +21,6 @@ use turnwise_locks::admission::{Admission, InMemory, Refused};
 use turnwise_locks::{Keyed, Limits, NotStarted, Run, RunError};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// How much of a load is run: a part in debug builds, all of it in release builds.
-fn size(debug: usize, release: usize) -> usize {
-    if cfg!(debug_assertions) { debug } else { release }
-}
 
 /// Gives others the processor until it is so; red after a minute.
 fn until(what: &str, so: impl Fn() -> bool) {

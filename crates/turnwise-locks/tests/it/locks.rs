@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Wakes, must_end, poll, until};
+use crate::common::{Wakes, must_end, poll, size, until};
 use turnwise::time::Timers;
 use turnwise::{Actor, Clock, VirtualClock};
 use turnwise_locks::{
@@ -416,7 +416,7 @@ fn force_frees_what_is_held_three_times() {
 
 #[test]
 fn fences_increase_across_eviction() {
-    let grants = if cfg!(debug_assertions) { 50_000 } else { 1_000_000 };
+    let grants = size(50_000, 1_000_000);
     let locks = Locks::new();
     let newest: Vec<_> = (0..8).map(|_| AtomicU64::new(0)).collect();
     let granted = AtomicUsize::new(0);
@@ -593,7 +593,7 @@ fn a_release_inside_an_eq_panics_and_gives_back() {
 
 #[test]
 fn opposite_orders_do_not_deadlock() {
-    let rounds = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
+    let rounds = size(2_000, 100_000);
     must_end(move || {
         let locks = Locks::new();
         thread::scope(|scope| {
@@ -798,7 +798,7 @@ fn keys_whose_eq_panics_harm_nobody() {
 #[test]
 fn whatever_is_done_nobody_overlaps() {
     const KEYS: usize = 3;
-    let rounds = if cfg!(debug_assertions) { 3_000 } else { 60_000 };
+    let rounds = size(3_000, 60_000);
     let locks: Locks<usize> = Locks::new();
     let inside: Vec<_> = (0..KEYS).map(|_| AtomicBool::new(false)).collect();
     let counts: [AtomicUsize; 4] = Default::default();
@@ -855,7 +855,7 @@ fn whatever_is_done_nobody_overlaps() {
 
 #[test]
 fn leases_and_force_against_releases() {
-    let rounds = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+    let rounds = size(2_000, 20_000) as u64;
     let locks = Locks::new();
     let file = Fenced::new(0);
     let (kept, lost) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -892,7 +892,7 @@ fn leases_and_force_against_releases() {
 /// Of one hold, either its release says that it was held until then, or a force that it took it.
 #[test]
 fn released_or_forced_and_never_both() {
-    let rounds = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
+    let rounds = size(5_000, 50_000);
     let (locks, over) = (Locks::new(), AtomicUsize::new(0));
     let counts = [const { AtomicUsize::new(0) }; 3];
     let [kept, lost, forced] = &counts;

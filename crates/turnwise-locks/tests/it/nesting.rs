@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::common::{Wakes, poll};
+use crate::common::{Wakes, poll, size};
 use turnwise_locks::{Latch, Limits, Locks, Semaphore, SlotPool};
 
 /// Polls a future that is pending; it is woken by a waker that calls `then`, once.
@@ -24,7 +24,7 @@ fn waits<F: Future + Unpin>(future: &mut F, then: impl FnOnce() + Send + 'static
 fn a_chain_of_wakers<W: FnOnce() + Send + 'static>(
     link: impl Fn(Box<dyn FnOnce() + Send>) -> W + Send + 'static,
 ) {
-    let len = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
+    let len = size(10_000, 100_000);
     let chain = move || {
         let woken = Arc::new(AtomicUsize::new(0));
         let mut first: Box<dyn FnOnce() + Send> = Box::new(|| ());

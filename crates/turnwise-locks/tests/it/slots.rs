@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Wakes, must_end, poll, until};
+use crate::common::{Wakes, must_end, poll, size, until};
 use turnwise::time::Timers;
 use turnwise::{Clock, VirtualClock};
 use turnwise_locks::slots::{RunSlotError, SlotBuildError, SlotError, SlotPoolBuilder, SlotState};
@@ -42,7 +42,7 @@ fn all_free<T: 'static, E: std::fmt::Debug + 'static>(pool: &SlotPool<T, E>, slo
 
 #[test]
 fn i1_no_slot_has_two_users() {
-    let rounds = if cfg!(debug_assertions) { 300 } else { 10_000 };
+    let rounds = size(300, 10_000);
     must_end(move || {
         let pool = SlotPool::new(8).unwrap();
         let used: [AtomicBool; 8] = Default::default();
@@ -141,7 +141,7 @@ impl Books {
 
 #[test]
 fn i4_a_million_endings_leave_all_free() {
-    let uses: usize = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
+    let uses: usize = size(20_000, 1_000_000);
     must_end(move || {
         let books = Books::default();
         let pool = books.builder(8).build().unwrap();
@@ -638,7 +638,7 @@ fn i9_reclaiming_runs_in_the_executor() {
 
 #[test]
 fn i9_ends_and_expiries_meet() {
-    let rounds = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
+    let rounds = size(1_000, 20_000);
     must_end(move || {
         let books = Books::default();
         let reclaimed = Arc::new(AtomicUsize::new(0));
@@ -773,7 +773,7 @@ fn i10_quarantined_slots_count_for_themselves() {
 
 #[test]
 fn i10_sizes_change_under_load() {
-    let rounds = if cfg!(debug_assertions) { 200 } else { 5_000 };
+    let rounds = size(200, 5_000);
     must_end(move || {
         let fails = Arc::new(AtomicBool::new(true));
         let (broken, count) = (fails.clone(), AtomicUsize::new(0));
