@@ -399,7 +399,7 @@ impl Record {
             return Answer::Mine { tick: last, fence: holder.fence };
         }
         if self.ticks > tick {
-            return Answer::Taken { next };
+            return Answer::Taken { tick, next };
         }
         if !overlap && !self.holders.is_empty() {
             return Answer::StillRunning { tick: last, next };

@@ -276,6 +276,8 @@ pub enum Answer {
     },
     /// To `Attend`: the tick was taken before.
     Taken {
+        /// The number of the tick.
+        tick: u64,
         /// The time until the next tick.
         next: Duration,
     },

@@ -80,6 +80,8 @@ pub struct OncePerTick {
 pub enum NotMine {
     /// The tick has run, or runs, elsewhere.
     Taken {
+        /// The number of the tick.
+        tick: TickNumber,
         /// The time until the next tick.
         next: Duration,
     },
@@ -98,7 +100,9 @@ pub enum NotMine {
 impl fmt::Display for NotMine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotMine::Taken { next } => write!(f, "the tick was taken; the next is in {next:?}"),
+            NotMine::Taken { tick, next } => {
+                write!(f, "tick {tick} was taken; the next is in {next:?}")
+            }
             NotMine::StillRunning { tick, .. } => write!(f, "the run of tick {tick} has not ended"),
             NotMine::Failed(error) => error.fmt(f),
         }
@@ -189,7 +193,7 @@ impl OncePerTick {
 
     /// The next tick was counted half a tick later, or not.
     fn until(&self, mut why: NotMine) -> NotMine {
-        if let NotMine::Taken { next } | NotMine::StillRunning { next, .. } = &mut why {
+        if let NotMine::Taken { next, .. } | NotMine::StillRunning { next, .. } = &mut why {
             *next = next.saturating_sub(self.later());
         }
         why
@@ -319,7 +323,7 @@ async fn take(
         Answer::StillRunning { tick, next } => {
             NotMine::StillRunning { tick: TickNumber(tick), next }
         }
-        Answer::Taken { next } => NotMine::Taken { next },
+        Answer::Taken { tick, next } => NotMine::Taken { tick: TickNumber(tick), next },
         _ => NotMine::Failed(LockError::Closed),
     })
 }

@@ -68,7 +68,7 @@ fn without_times(answer: Answer) -> Answer {
             waiting,
         },
         Answer::Mine { .. } => Answer::Mine { tick: 0, fence: 0 },
-        Answer::Taken { .. } => Answer::Taken { next: LONG },
+        Answer::Taken { .. } => Answer::Taken { tick: 0, next: LONG },
         Answer::StillRunning { .. } => Answer::StillRunning { tick: 0, next: LONG },
         other => other,
     }

@@ -415,7 +415,7 @@ contract! {
                         assert!(!run.guard().is_lost());
                         runs.fetch_add(1, SeqCst);
                     }
-                    Err(NotMine::Taken { next }) => assert!(next <= week * 3 / 2),
+                    Err(NotMine::Taken { next, .. }) => assert!(next <= week * 3 / 2),
                     other => panic!("{other:?}"),
                 });
             }
@@ -435,7 +435,7 @@ contract! {
         let jobs = clients[1].once_per_tick(daily.clone()).unwrap();
         assert_eq!(jobs.try_run("daily", |tick| tick), Ok(daily.tick_at(now)));
         match clients[2].once_per_tick(daily.clone()).unwrap().try_run("daily", |_| ()) {
-            Err(NotMine::Taken { next }) => assert!(next <= day),
+            Err(NotMine::Taken { next, .. }) => assert!(next <= day),
             other => panic!("{other:?}"),
         }
         let nearest = clients[1].once_per_tick(daily.clone()).unwrap().nearest();

@@ -95,7 +95,7 @@ fn main() -> ExitCode {
 
 fn why(missed: &NotMine) -> String {
     match missed {
-        NotMine::Taken { next } => format!("this tick is taken; the next is in {next:.1?}"),
+        NotMine::Taken { tick, next } => format!("tick {tick} is taken; the next is in {next:.1?}"),
         NotMine::StillRunning { tick, next } => {
             format!("the run of tick {tick} is under way; the next tick is in {next:.1?}")
         }

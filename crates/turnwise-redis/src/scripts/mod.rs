@@ -237,7 +237,7 @@ fn read(step: &Step, values: &[Value]) -> Option<Answer> {
         Step::Attend { .. } => match number(0)? {
             2 => Answer::Mine { tick: count(1)?, fence: count(2)? },
             1 => Answer::StillRunning { tick: count(1)?, next: time(2)? },
-            0 => Answer::Taken { next: time(1)? },
+            0 => Answer::Taken { tick: count(1)?, next: time(2)? },
             _ => Answer::Gone,
         },
     })

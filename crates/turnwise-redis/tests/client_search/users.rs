@@ -233,7 +233,7 @@ impl Host {
                     sim.books().runs(sim, net, run.tick().0);
                     self.uses("hourly", run.into_guard(), true).await;
                 }
-                Some(Err(NotMine::Taken { next } | NotMine::StillRunning { next, .. })) => {
+                Some(Err(NotMine::Taken { next, .. } | NotMine::StillRunning { next, .. })) => {
                     sim.check(Rule::Answered, next <= EVERY * 3 / 2, || format!("{next:?}"));
                 }
                 Some(Err(NotMine::Failed(error))) => self.is_said("tick", &error, None),
