@@ -23,7 +23,7 @@ use crate::record::REMEMBERED;
 use crate::refused::AdmissionError;
 use crate::server::RedisStore;
 use crate::slot_pool::SlotPoolBuilder;
-use crate::slots::{Slots, SlotsError};
+use crate::slots::{SlotBuildError, Slots};
 use crate::step::{Op, Step};
 use crate::store::Store;
 use crate::ticks::{JobError, OncePerTick, Ticks};
@@ -131,16 +131,16 @@ impl Remote {
     /// ([`LockError::OtherPlaces`](crate::LockError::OtherPlaces)). Nothing is sent.
     ///
     /// # Errors
-    /// [`SlotsError`].
-    pub fn slots(&self, name: &str, places: u32) -> Result<Slots, SlotsError> {
+    /// [`SlotBuildError`].
+    pub fn slots(&self, name: &str, places: u32) -> Result<Slots, SlotBuildError> {
         Slots::new(self.client.clone(), name, places)
     }
 
     /// Jobs in numbered places, each of which is set up before its use and cleaned up after it,
     /// with the calls that they have in process: [`slots`](Self::slots) is below it. Nothing is
     /// sent.
-    pub fn slot_pool(&self, name: &str, places: u32) -> SlotPoolBuilder {
-        SlotPoolBuilder::new(self.slots(name, places))
+    pub fn slot_pool(&self, name: &str, slots: usize) -> SlotPoolBuilder {
+        SlotPoolBuilder::new(self.slots(name, u32::try_from(slots).unwrap_or(u32::MAX)))
     }
 
     /// First come, first served, exactly to a limit of up to 1,000,000,000 places. All clients use

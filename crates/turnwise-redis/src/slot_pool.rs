@@ -18,7 +18,7 @@ use turnwise_locks::{Fence, Limits, SlotId};
 use crate::attempt::Call;
 use crate::error::{LockError, ReleaseError};
 use crate::lock::Guard;
-use crate::slots::{Slots, SlotsError};
+use crate::slots::{SlotBuildError, Slots};
 use crate::tenure::Lost;
 use crate::user_code::caught;
 
@@ -55,7 +55,7 @@ pub struct SlotPool<T = (), E = Infallible> {
 /// Describes a pool before it is made: see [`Remote::slot_pool`](crate::Remote::slot_pool).
 #[must_use = "nothing is made before `build`"]
 pub struct SlotPoolBuilder<T = (), E = Infallible> {
-    slots: Result<Slots, SlotsError>,
+    slots: Result<Slots, SlotBuildError>,
     lease: Option<Duration>,
     hooks: Hooks<T, E>,
 }
@@ -126,7 +126,7 @@ pub enum RunSlotError<R, E> {
 type Left = Option<(Guard, bool)>;
 
 impl SlotPoolBuilder {
-    pub(crate) fn new(slots: Result<Slots, SlotsError>) -> Self {
+    pub(crate) fn new(slots: Result<Slots, SlotBuildError>) -> Self {
         let hooks = Hooks { set_up: Box::new(|_| Ok(())), clean_up: None, on_quarantine: None };
         SlotPoolBuilder { slots, lease: None, hooks }
     }
@@ -203,8 +203,8 @@ impl<T, E> SlotPoolBuilder<T, E> {
     /// Makes the pool. Nothing is sent.
     ///
     /// # Errors
-    /// [`SlotsError`].
-    pub fn build(self) -> Result<SlotPool<T, E>, SlotsError> {
+    /// [`SlotBuildError`].
+    pub fn build(self) -> Result<SlotPool<T, E>, SlotBuildError> {
         let SlotPoolBuilder { slots, lease, hooks } = self;
         Ok(SlotPool { slots: slots?, lease, hooks: Arc::new(hooks) })
     }
@@ -478,10 +478,21 @@ impl<R, E: fmt::Display> fmt::Display for RunSlotError<R, E> {
 }
 
 // Whatever the value is: it is not shown, so `?` needs no bound.
-impl<R, E: fmt::Display> fmt::Debug for RunSlotError<R, E> {
+impl<R, E: fmt::Debug> fmt::Debug for RunSlotError<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RunSlotError({self})")
+        match self {
+            RunSlotError::NotStarted(error) => f.debug_tuple("NotStarted").field(error).finish(),
+            RunSlotError::Lost { .. } => f.debug_struct("Lost").finish_non_exhaustive(),
+            RunSlotError::CleanUp { slot, error, .. } => f
+                .debug_struct("CleanUp")
+                .field("slot", slot)
+                .field("error", error)
+                .finish_non_exhaustive(),
+            RunSlotError::Store { error, .. } => {
+                f.debug_struct("Store").field("error", error).finish_non_exhaustive()
+            }
+        }
     }
 }
 
-impl<R, E: fmt::Display> Error for RunSlotError<R, E> {}
+impl<R, E: fmt::Debug + fmt::Display> Error for RunSlotError<R, E> {}

@@ -24,31 +24,29 @@ const MOST: u32 = 1024;
 /// An error that the parameters of a pool cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SlotsError {
+pub enum SlotBuildError {
     /// The name is not valid.
     Name(NameError),
-    /// A pool without places could serve no request.
-    NoPlaces,
-    /// The number exceeds 1,024 places.
+    /// A pool has at least one slot.
+    NoSlots,
+    /// Each step visits all slots of a pool, so there is a largest number.
     TooMany {
-        /// The number that was requested.
-        places: u32,
+        /// The limit: 1,024.
+        most: usize,
     },
 }
 
-impl fmt::Display for SlotsError {
+impl fmt::Display for SlotBuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SlotsError::Name(error) => error.fmt(f),
-            SlotsError::NoPlaces => f.write_str("a pool must have at least one place"),
-            SlotsError::TooMany { places } => {
-                write!(f, "{places} places exceed the limit of {MOST}")
-            }
+            SlotBuildError::Name(error) => error.fmt(f),
+            SlotBuildError::NoSlots => f.write_str("a pool has at least one slot"),
+            SlotBuildError::TooMany { most } => write!(f, "a pool has {most} slots at most"),
         }
     }
 }
 
-impl std::error::Error for SlotsError {}
+impl std::error::Error for SlotBuildError {}
 
 /// Places, from 1 on, each held by one request at a time, whatever machine it comes from: see
 /// [`Remote::slots`](crate::Remote::slots). Clones share the same places.
@@ -92,13 +90,13 @@ pub struct SlotsInfo {
 }
 
 impl Slots {
-    pub(crate) fn new(client: Owned, name: &str, places: u32) -> Result<Self, SlotsError> {
+    pub(crate) fn new(client: Owned, name: &str, places: u32) -> Result<Self, SlotBuildError> {
         match places {
-            0 => return Err(SlotsError::NoPlaces),
-            places if places > MOST => return Err(SlotsError::TooMany { places }),
+            0 => return Err(SlotBuildError::NoSlots),
+            places if places > MOST => return Err(SlotBuildError::TooMany { most: MOST as usize }),
             _ => {}
         }
-        let key = client.key("slots", name).map_err(SlotsError::Name)?;
+        let key = client.key("slots", name).map_err(SlotBuildError::Name)?;
         Ok(Slots { client, key, name: name.into(), places })
     }
 

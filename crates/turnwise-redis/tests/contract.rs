@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use support::world::{World, builder, contract};
 use support::{Dice, until};
-use turnwise_redis::slots::{RunSlotError, SlotError};
+use turnwise_redis::slots::{RunSlotError, SlotBuildError, SlotError};
 use turnwise_redis::ticks::{NotMine, Schedule};
 use turnwise_redis::{
     Fenced, FencedError, Limits, LockError, NameError, Owner, ReleaseError, Slot, SlotId, SlotPool,
@@ -480,9 +480,13 @@ contract! {
         assert_eq!(next.place(), 2);
         assert!(held.iter().all(|guard| guard.fence() < next.fence()));
         until("one has lost its place", || held.iter().filter(|guard| guard.is_lost()).count() == 1);
-        for places in [0, 1025] {
-            assert!(clients[0].slots("boxes", places).is_err());
+        let too_many = SlotBuildError::TooMany { most: 1024 };
+        for (places, error) in [(0, SlotBuildError::NoSlots), (1025, too_many)] {
+            assert_eq!(clients[0].slots("boxes", places).unwrap_err(), error);
+            let pool = clients[0].slot_pool("boxes", places as usize).build();
+            assert_eq!(pool.unwrap_err(), error);
         }
+        assert_eq!(clients[0].slot_pool("boxes", usize::MAX).build().unwrap_err(), too_many);
     }
 
     fn bad_input_is_told(world) {

@@ -245,7 +245,7 @@ impl Host {
 
     /// Jobs in slots, which are cleaned up after each.
     pub async fn jobs(self) {
-        let pool = self.remote.slot_pool("desks", SLOTS).set_up(|_| Ok::<(), String>(()));
+        let pool = self.remote.slot_pool("desks", SLOTS as usize).set_up(|_| Ok::<(), String>(()));
         let pool: SlotPool<(), String> = pool.clean_up(|_, _| Ok(())).build().unwrap();
         while !self.sim.is_calm() {
             self.think().await;
