@@ -9,6 +9,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use turnwise::Limit;
+
 use super::Guard;
 use super::acquire::{Acquire, Guarding};
 use super::error::LockError;
@@ -115,15 +117,57 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
     /// # Errors
     /// See [`LockError`]: none is held.
     pub fn wait(self) -> Result<Vec<G>, LockError> {
-        owning(self, Self::wait_for_all).1
+        let wait = |all: &mut Self| all.wait_timeout(Limit::Unlimited);
+        owning(self, wait).1.unwrap_or(Err(LockError::Taken))
     }
 
-    fn wait_for_all(&mut self) -> Result<Vec<G>, LockError> {
-        while let Some(Next { weight, acquire }) = self.next.take() {
-            let held = acquire.wait();
-            self.take(held, weight)?;
+    /// Waits for all of them for this time at most. Returns `None` if one has not come; those that
+    /// are held stay held, and so does the place in the queue of the next. May block.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::{Limits, Locks};
+    ///
+    /// let locks = Locks::new();
+    /// let b = locks.lock("b").wait()?;
+    /// let mut both = locks.lock_all(["a", "b"], Limits::NONE);
+    /// assert!(both.wait_timeout(Duration::from_millis(1)).is_none());
+    /// assert!(locks.is_locked("a"));
+    /// drop(b);
+    /// assert_eq!(both.wait()?.len(), 2);
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn wait_timeout(&mut self, limit: impl Into<Limit>) -> Option<Result<Vec<G>, LockError>> {
+        let limit = limit.into();
+        let until = match limit {
+            Limit::Within(limit) => self.keys.now().checked_add(limit),
+            _ => None,
+        };
+        while let Some(Next { weight, acquire }) = &mut self.next {
+            let left = match until {
+                Some(until) => until.saturating_sub(self.keys.now()).into(),
+                None => limit,
+            };
+            let (weight, held) = (*weight, acquire.wait_timeout(left)?);
+            if let Err(error) = self.came(held, weight) {
+                return Some(Err(error));
+            }
         }
-        self.finish()
+        Some(self.finish())
+    }
+
+    /// One has come, or never will.
+    fn came(&mut self, held: Result<Held<K>, LockError>, weight: u64) -> Result<(), LockError> {
+        self.next = None;
+        // The next one's key may panic: then none is held, and a poll after that says so.
+        catch(|| self.take(held, weight)).unwrap_or_else(|payload| {
+            self.end();
+            resume_unwind(payload)
+        })
     }
 
     fn take(&mut self, held: Result<Held<K>, LockError>, weight: u64) -> Result<(), LockError> {
@@ -175,17 +219,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> Future for AcquireAll
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         while let Some(Next { weight, acquire }) = &mut this.next {
-            let weight = *weight;
-            let held = ready!(Pin::new(acquire).poll(cx));
-            this.next = None;
-            // The next one's key may panic: then none is held, and a poll after that says so.
-            match catch(|| this.take(held, weight)) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Poll::Ready(Err(error)),
-                Err(payload) => {
-                    this.end();
-                    resume_unwind(payload);
-                }
+            let (weight, held) = (*weight, ready!(Pin::new(acquire).poll(cx)));
+            if let Err(error) = this.came(held, weight) {
+                return Poll::Ready(Err(error));
             }
         }
         Poll::Ready(this.finish())

@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use turnwise::Limit;
+
 use super::error::LockError;
 
 /// The outcome of a call of a lock, or of a hold: a `Future` on any runtime, or something to
@@ -39,9 +41,25 @@ impl<T, E> Call<T, E> {
     /// As the call says.
     ///
     /// # Panics
-    /// If a poll has taken the outcome before.
+    /// If the outcome was taken before.
     pub fn wait(mut self) -> Result<T, E> {
         self.take()
+    }
+
+    /// Returns the outcome, and never `None`: no limit passes before it. Wait-free.
+    ///
+    /// # Errors
+    /// As the call says.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, _limit: impl Into<Limit>) -> Option<Result<T, E>> {
+        Some(self.take())
+    }
+
+    /// True unless the outcome was taken. Wait-free.
+    pub fn is_ready(&self) -> bool {
+        self.outcome.is_some()
     }
 
     fn take(&mut self) -> Result<T, E> {

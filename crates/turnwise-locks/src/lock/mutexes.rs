@@ -532,6 +532,20 @@ where
     pub fn wait(self) -> Result<Vec<MutexGuard<K, T>>, LockError> {
         Ok(guards(self.keys, self.locks.wait()?))
     }
+
+    /// Waits for all of them for this time at most. Returns `None` if one has not come. See
+    /// [`AcquireAll::wait_timeout`].
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(
+        &mut self,
+        limit: impl Into<Limit>,
+    ) -> Option<Result<Vec<MutexGuard<K, T>>, LockError>> {
+        let locks = self.locks.wait_timeout(limit)?;
+        let keys = std::mem::take(&mut self.keys);
+        Some(locks.map(|locks| guards(keys, locks)))
+    }
 }
 
 /// The guards of these keys. A maker of values that panics has all locks given back.

@@ -380,6 +380,7 @@ fn pin(pin: Key<Name, State>, key: usize, world: &Arc<World>) -> Option<Thing> {
 fn all(mut all: AcquireAll<Name>, keys: Vec<usize>, world: &Arc<World>) -> Option<Thing> {
     let got = match of(4) {
         0 => return None,
+        1 if !is_quiet() => all.wait_timeout(Duration::from_micros(of(100) as u64)),
         _ => polled(&mut all, world),
     };
     match got {

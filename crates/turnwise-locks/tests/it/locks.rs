@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::common::{Wakes, must_end, poll, size, until};
 use turnwise::time::Timers;
-use turnwise::{Actor, Clock, VirtualClock};
+use turnwise::{Actor, Clock, Limit, VirtualClock};
 use turnwise_locks::{
-    Acquire, AcquireAll, Fence, Fenced, FencedError, Guard, Limits, LockError, Locks, Lost, Owner,
-    Permit, ReadGuard, ReleaseError, RwGuard, RwLocks, WriteGuard,
+    Acquire, AcquireAll, Fence, Fenced, FencedError, Guard, Limits, LockError, Locks, Lost,
+    Mutexes, Owner, Permit, ReadGuard, ReleaseError, RwGuard, RwLocks, WriteGuard,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -501,6 +501,47 @@ fn all_or_none_of_several() {
     drop(all);
     assert!(locks.is_empty());
     assert_eq!(locks.lock_all([], Limits::NONE).wait().unwrap().len(), 0);
+}
+
+#[test]
+fn several_are_waited_for_in_parts() {
+    let (clock, _timers, locks) = by_hand();
+    let third = locks.lock(3).wait().unwrap();
+    let mut all = locks.lock_all([1, 2, 3], Limits::wait(SECOND));
+    assert!(all.wait_timeout(Duration::ZERO).is_none());
+    // What is held stays held, and the place of the next is kept.
+    assert!(locks.is_locked(&2) && locks.info(&3).wait().unwrap().unwrap().waiting == 1);
+    drop(third);
+    let guards = all.wait_timeout(Duration::ZERO).unwrap().unwrap();
+    assert_eq!(guards.len(), 3);
+    assert!(matches!(all.wait_timeout(SECOND), Some(Err(LockError::Taken))));
+
+    // The wait of the call is over before that of one look.
+    let mut late = locks.lock_all([3, 4], Limits::wait(SECOND));
+    clock.advance(SECOND);
+    let refused = late.wait_timeout(SECOND).unwrap().unwrap_err();
+    assert_eq!(refused, LockError::TimedOut { waited: SECOND, key: None });
+    drop(guards);
+    assert!(locks.is_empty());
+
+    let lists = Mutexes::<_, Vec<u32>>::new();
+    let held = lists.lock(1).wait().unwrap();
+    let mut both = lists.lock_all([1, 2], Limit::Unlimited);
+    assert!(both.wait_timeout(Duration::ZERO).is_none());
+    drop(held);
+    assert_eq!(both.wait_timeout(Limit::Unlimited).unwrap().unwrap().len(), 2);
+}
+
+#[test]
+fn a_call_that_is_over_is_ready() {
+    let locks = Locks::new();
+    let guard = locks.lock(1).wait().unwrap();
+    let mut release = guard.release();
+    assert!(release.is_ready());
+    assert_eq!(release.wait_timeout(Duration::ZERO), Some(Ok(())));
+    assert!(!release.is_ready());
+    let again = catch_unwind(AssertUnwindSafe(|| release.wait_timeout(Duration::ZERO)));
+    assert!(again.is_err());
 }
 
 #[test]
