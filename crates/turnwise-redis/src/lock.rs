@@ -134,7 +134,41 @@ impl Locks {
         names: impl IntoIterator<Item: AsRef<str>>,
         limits: impl Into<Limits>,
     ) -> Acquire<Vec<Guard>> {
-        let wanted = Wanted::new(limits.into());
+        self.ask_all(names, None, limits.into())
+    }
+
+    /// [`lock_all`](Self::lock_all) for an [owner](Owner): those that it holds already are granted
+    /// at once, as by [`lock_as`](Self::lock_as). An owner that holds locks, and requests others
+    /// that come before them, may wait in a circle with another owner; a limit on the wait ends
+    /// that.
+    ///
+    /// # Examples
+    /// ```
+    /// use turnwise_redis::{Limits, Owner, Remote};
+    ///
+    /// let locks = Remote::in_memory().locks();
+    /// let me = Owner::new();
+    /// let a = locks.lock_as(&me, "a", Limits::NONE).wait()?;
+    /// let both = locks.lock_all_as(&me, ["a", "b"], Limits::NONE).wait()?;
+    /// assert_eq!(both[0].fence(), a.fence());
+    /// # Ok::<(), turnwise_redis::LockError>(())
+    /// ```
+    pub fn lock_all_as(
+        &self,
+        owner: &Owner,
+        names: impl IntoIterator<Item: AsRef<str>>,
+        limits: impl Into<Limits>,
+    ) -> Acquire<Vec<Guard>> {
+        self.ask_all(names, Some(owner), limits.into())
+    }
+
+    fn ask_all(
+        &self,
+        names: impl IntoIterator<Item: AsRef<str>>,
+        owner: Option<&Owner>,
+        limits: Limits,
+    ) -> Acquire<Vec<Guard>> {
+        let wanted = Wanted::new(limits);
         if wanted.is_too_short() {
             return Acquire::over(Err(LockError::LeaseTooShort));
         }
@@ -145,13 +179,13 @@ impl Locks {
         match keys.collect::<Result<Vec<_>, _>>() {
             Err(error) => Acquire::over(Err(error.into())),
             Ok(keys) => {
-                let client = Arc::clone(&self.client);
+                let (client, owner) = (Arc::clone(&self.client), owner.cloned());
                 let all = names.into_iter().zip(keys).collect();
                 let handed = |guards: &mut Vec<Guard>, handles: &Handles| {
                     guards.iter_mut().for_each(|guard| guard.handed(handles));
                 };
                 let (home, handles) = (&self.client.home, &self.client.handles);
-                Acquire::there(home, handles, handed, acquire_all(client, all, wanted))
+                Acquire::there(home, handles, handed, acquire_all(client, owner, all, wanted))
             }
         }
     }
@@ -272,13 +306,14 @@ pub(crate) async fn acquire(
 
 async fn acquire_all(
     client: Arc<Client>,
+    owner: Option<Owner>,
     all: Vec<(Arc<str>, String)>,
     wanted: Wanted,
 ) -> Result<Vec<Guard>, LockError> {
     loop {
         let mut guards = Vec::with_capacity(all.len());
         for (name, key) in &all {
-            let request = Request::take(&client, key, 1, None);
+            let request = Request::take(&client, key, 1, owner.as_ref());
             let acquires = acquire(Caller::there(), request, name.clone(), wanted);
             let guard = tokio::select! {
                 biased;

@@ -10,7 +10,9 @@ use support::proxy::{Fate, Proxy};
 use support::{Server, until};
 use tokio::sync::Notify;
 use turnwise_redis::step::{Op, Step};
-use turnwise_redis::{Called, Limits, MemoryStore, NoticeSink, Owner, Remote, Store};
+use turnwise_redis::{
+    Called, Guard, Limits, LockError, MemoryStore, NoticeSink, Owner, Remote, Store,
+};
 
 const LEASE: Duration = Duration::from_millis(300);
 const SHORT: Duration = Duration::from_millis(50);
@@ -62,6 +64,46 @@ fn owner_asks_again_with_a_short_lease_and_the_longest_wins() {
         assert!(long.renew(SHORT).wait().is_ok());
         pass(SHORT * 2);
         assert!(!long.is_lost() && other.try_lock("b").wait().is_err());
+    }
+}
+
+#[test]
+fn owner_asks_for_several_and_has_what_it_holds() {
+    for (remote, _server) in remotes() {
+        let (locks, me, other) = (remote.locks(), Owner::new(), Owner::new());
+        let inner = locks.lock_as(&me, "b", Limits::NONE).wait().unwrap();
+        let all = locks.lock_all_as(&me, ["c", "a", "b"], Limits::NONE).wait().unwrap();
+        assert_eq!(all.iter().map(Guard::name).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(all[1].fence(), inner.fence());
+        // All or none.
+        let at_once = Limits::wait(Duration::ZERO);
+        let refused = locks.lock_all_as(&other, ["0", "c"], at_once).wait();
+        assert!(matches!(refused, Err(LockError::Busy { .. })));
+        assert!(remote.flush(LEASE * 10));
+        assert!(locks.info("0").wait().unwrap().is_none());
+        all.into_iter().for_each(|guard| guard.release().wait().unwrap());
+        assert!(locks.info("a").wait().unwrap().is_none() && !inner.is_lost());
+        assert!(locks.try_lock("b").wait().is_err());
+        inner.release().wait().unwrap();
+        assert!(locks.try_lock("b").wait().is_ok());
+    }
+}
+
+#[test]
+fn owner_that_loses_one_of_several_has_it_anew() {
+    for (remote, _server) in remotes() {
+        let (locks, me) = (remote.locks(), Owner::new());
+        let old = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
+        let held = locks.lock("b").wait().unwrap();
+        let both = locks.lock_all_as(&me, ["a", "b"], Limits::NONE.lease(LEASE * 10));
+        until("it waits", || locks.info("b").wait().unwrap().is_some_and(|it| it.waiting == 1));
+        assert!(locks.force_release("a").wait().unwrap());
+        drop(held);
+        let both = both.wait().unwrap();
+        assert!(both[0].fence() > old.fence() && old.is_lost());
+        assert!(both.iter().all(|guard| !guard.is_lost()));
+        drop(old);
+        assert!(locks.try_lock("a").wait().is_err());
     }
 }
 

@@ -22,5 +22,11 @@
             released => kept += u32::from(released.is_ok()),
         }
     }
-    format!("{written}, stands: {stands}, held: {held:?}, free: {free}, lost: {lost}, kept: {kept}")
+
+    // An owner has one of two already.
+    let me = Owner::new();
+    let report = locks.lock_as(&me, "report 8", limits).await?;
+    let all = locks.lock_all_as(&me, ["report 8", "mail 8"], limits).await?;
+    let had = all.iter().filter(|guard| guard.fence() == report.fence()).count();
+    format!("{written}, stands: {stands}, held: {held:?}, free: {free}, lost: {lost}, kept: {kept}, had: {had}")
 }

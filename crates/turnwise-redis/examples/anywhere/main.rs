@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use turnwise_locks::admission::{Admission, InMemory};
 use turnwise_locks::ticks::{OncePerTick, Schedule};
-use turnwise_locks::{Limits, Locks, SlotPool};
+use turnwise_locks::{Limits, Locks, Owner, SlotPool};
 use turnwise_redis::Remote;
 
 type Said = Result<String, Box<dyn Error + Send + Sync>>;
