@@ -75,13 +75,15 @@ pub struct Admitted {
 }
 
 /// A snapshot of an admission: see [`Admission::status`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
     /// The number of places.
     pub limit: u64,
     /// The number of rows.
     pub count: u64,
+    /// `count / limit`.
+    pub ratio: f64,
     /// The number of reserved places.
     pub reserved: u64,
     /// The number of waiting requests.
@@ -260,7 +262,8 @@ impl Admission {
                 return None;
             };
             let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
-            Some(Status { limit, count: admitted, reserved, waiting, closed })
+            let ratio = admitted as f64 / limit as f64;
+            Some(Status { limit, count: admitted, ratio, reserved, waiting, closed })
         })
     }
 

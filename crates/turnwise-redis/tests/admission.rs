@@ -66,7 +66,7 @@ contract! {
             assert!(rows.is_sorted_by(|a, b| a.fence < b.fence));
             let info = status(&admissions[1]);
             assert_eq!((info.limit, info.count, info.reserved, info.waiting), (limit, full, 0, 0));
-            assert_eq!(info.closed, full == limit);
+            assert_eq!((info.closed, info.ratio), (full == limit, full as f64 / limit as f64));
         }
     }
 
