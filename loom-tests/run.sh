@@ -3,7 +3,7 @@
 # bugs.
 #
 #   loom-tests/run.sh                  all of them, at the bounds that src/models/mod.rs gives them;
-#                                      in the narrow tree at two preemptions, if executions.txt
+#                                      in the narrow tree at one preemption, if executions.txt
 #                                      has as many executions of the model there as in the real one
 #   loom-tests/run.sh --quick          for while you work, seconds: every model in both trees with
 #                                      two preemptions at most, without the round in which a failing

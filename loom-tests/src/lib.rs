@@ -1,8 +1,8 @@
 //! Models of turnwise: the shipped files, run by loom in every interleaving.
 //!
 //! The floors are included by path and name `crate::sync`, which is [loom's flavour](sync) here.
-//! They are compiled three times: as they are, with a COUNT of two bits (`narrow`), and with
-//! switchable bugs (`planted`, made by `build.rs`). The [models](models) are compiled with each.
+//! They are compiled twice: as they are, and with a COUNT of two bits and switchable bugs
+//! (`narrow`, made by `build.rs`). The [models](models) are compiled with each.
 //! The registry of keys of `turnwise-locks`, its runs, lock objects, slots and admissions are
 //! floors, too: they name the published crate, which is this one here. `run.sh` runs them all;
 //! `orderings.sh` weakens every memory ordering by itself and requires a model that notices.
@@ -100,14 +100,9 @@ floors! {
 
 mod models;
 
-#[allow(warnings, clippy::all, reason = "a generated copy")]
+#[allow(warnings, clippy::all, reason = "a generated copy, with bugs")]
 mod narrow {
     include!(concat!(env!("OUT_DIR"), "/narrow.rs"));
-}
-
-#[allow(warnings, clippy::all, reason = "a generated copy, with bugs")]
-mod planted {
-    include!(concat!(env!("OUT_DIR"), "/planted.rs"));
 }
 
 /// One bug of `planted.txt`.

@@ -55,13 +55,6 @@ pub(crate) mod narrow {
     pub(crate) const WAKER_BITS: u32 = 28;
 }
 
-/// The same, saturated by four messages: a capacity of two is still exact.
-pub(crate) mod small {
-    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, HOME, SLOT};
-    pub(crate) const COUNT_MAX: u64 = 4;
-    pub(crate) const WAKER_BITS: u32 = 28;
-}
-
 /// For types that contain atomics: loom sees the thread that drops them.
 pub(crate) use loom::sync::Arc as Counted;
 
