@@ -62,7 +62,7 @@ impl Limits {
     /// If the lease is zero: it would be over before it begins.
     #[track_caller]
     pub fn lease(self, lease: Duration) -> Self {
-        assert!(!lease.is_zero(), "a lease needs some time");
+        assert!(!lease.is_zero(), "a lease must not be zero");
         Limits { lease: Some(lease), ..self }
     }
 

@@ -129,10 +129,12 @@ impl<E: fmt::Display> fmt::Display for Refused<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Closed { limit } => write!(f, "closed: all {limit} places are taken"),
-            Refused::Duplicate { place } => write!(f, "in already, in place {place}"),
+            Refused::Duplicate { place } => write!(f, "already admitted, in place {place}"),
             Refused::Busy => f.write_str("others are before it"),
             Refused::TimedOut { waited } => write!(f, "its turn did not come in {waited:?}"),
-            Refused::Expected { wait } => write!(f, "its turn is to be expected in {wait:?}"),
+            Refused::Expected { wait } => {
+                write!(f, "the expected wait of {wait:?} exceeds the limit")
+            }
             Refused::Failed(fault) => write!(f, "not entered: {fault}"),
             Refused::CommitFailed(fault) => write!(f, "not committed: {fault}"),
             Refused::Unknown(fault) => write!(f, "it is not known whether it is in: {fault}"),

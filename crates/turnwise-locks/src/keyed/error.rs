@@ -187,14 +187,14 @@ impl fmt::Display for NotStarted {
                 write!(f, "the turn of{} did not come in {waited:?}", Named(key))
             }
             NotStarted::Expected { wait, key: None } => {
-                write!(f, "its turn is to be expected in {wait:?}")
+                write!(f, "the expected wait of {wait:?} exceeds the limit")
             }
             NotStarted::Expected { wait, key } => {
-                write!(f, "the turn of{} is to be expected in {wait:?}", Named(key))
+                write!(f, "the expected wait of {wait:?} for{} exceeds the limit", Named(key))
             }
             NotStarted::Busy { key } => write!(f, "the key{} is busy", Named(key)),
             NotStarted::Full { key } => {
-                write!(f, "as many runs of the key{} wait as may", Named(key))
+                write!(f, "the key{} has no room for another run", Named(key))
             }
             NotStarted::Closed => f.write_str("the registry was shut down"),
             NotStarted::Deadlock(cycle) => cycle.fmt(f),

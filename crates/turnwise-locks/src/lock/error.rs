@@ -96,7 +96,7 @@ impl fmt::Display for LockError {
                 write!(f, "{} within {waited:?}", NotGranted(key))
             }
             LockError::Expected { wait, key } => {
-                write!(f, "{}: it is expected in {wait:?}, too late", NotGranted(key))
+                write!(f, "{}: the expected wait of {wait:?} exceeds the limit", NotGranted(key))
             }
             LockError::Busy { key } => write!(f, "{}: it is held, or waited for", NotGranted(key)),
             LockError::Deadlock { key: None } => f.write_str("an owner would wait for itself"),

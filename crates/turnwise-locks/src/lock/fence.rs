@@ -233,7 +233,7 @@ impl<T: Send + 'static> fmt::Debug for Fenced<T> {
 impl fmt::Display for FencedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FencedError::Stale { newest } => write!(f, "fence {newest} was here before"),
+            FencedError::Stale { newest } => write!(f, "stale fence: the newest is {newest}"),
             FencedError::Refused(reason) => reason.fmt(f),
         }
     }

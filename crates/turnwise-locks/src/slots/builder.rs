@@ -137,7 +137,7 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
     /// If it is zero.
     #[track_caller]
     pub fn lease(mut self, lease: Duration) -> Self {
-        assert!(!lease.is_zero(), "a lease needs some time");
+        assert!(!lease.is_zero(), "a lease must not be zero");
         self.common.lease = Some(lease);
         self
     }

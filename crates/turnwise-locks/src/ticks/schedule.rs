@@ -42,7 +42,7 @@ impl Schedule {
     /// If the step is zero.
     #[track_caller]
     pub fn every(step: Duration) -> Schedule {
-        assert!(!step.is_zero(), "a schedule needs some time between its ticks");
+        assert!(!step.is_zero(), "the time between two ticks must not be zero");
         Schedule(Kind::Every { step, offset: Duration::ZERO })
     }
 

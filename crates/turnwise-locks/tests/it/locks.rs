@@ -221,6 +221,7 @@ fn one_that_waited_in_vain_is_refused_at_once() {
     let third = locks.lock_within(1, hasty);
     let refused = locks.lock_within(1, hasty).wait().unwrap_err();
     assert_eq!(refused, LockError::Expected { wait: 8 * SECOND, key: None });
+    assert_eq!(refused.to_string(), "not granted: the expected wait of 8s exceeds the limit");
     let patient = locks.lock_within(1, Limits::wait(5 * SECOND));
     assert_eq!(locks.info(&1).wait().unwrap().unwrap().waiting, 2);
     clock.advance(4 * SECOND);
@@ -311,7 +312,7 @@ fn a_renewed_lease_is_measured_anew() {
 }
 
 #[test]
-#[should_panic(expected = "a lease needs some time")]
+#[should_panic(expected = "a lease must not be zero")]
 fn a_lease_of_zero_is_refused() {
     let _ = Limits::NONE.lease(Duration::ZERO);
 }

@@ -190,7 +190,9 @@ fn errors_of_runs_have_the_name_of_the_key() {
         );
 
         let waits = keyed.start(7, Limits::NONE, |()| ());
-        assert_eq!(keyed.run(7, |()| ()), Err(NotStarted::Full { key: key() }));
+        let full = keyed.run(7, |()| ()).unwrap_err();
+        assert_eq!(full, NotStarted::Full { key: key() });
+        assert_eq!(full.to_string(), "the key `order 7` has no room for another run");
         assert_eq!(pinned.run(|()| ()), Err(NotStarted::Full { key: key() }));
         end.send(()).unwrap();
         waits.wait().unwrap();

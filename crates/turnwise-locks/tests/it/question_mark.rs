@@ -154,5 +154,5 @@ fn slots_and_admissions() {
         raffle.apply("ada", Limits::NONE).wait()?;
         raffle.apply("ada", Limits::NONE).wait()?;
     });
-    assert_eq!(said, "in already, in place 1");
+    assert_eq!(said, "already admitted, in place 1");
 }

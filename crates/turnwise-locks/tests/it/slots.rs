@@ -987,7 +987,7 @@ fn a_pool_is_gone_with_what_is_quarantined() {
 }
 
 #[test]
-#[should_panic(expected = "a lease needs some time")]
+#[should_panic(expected = "a lease must not be zero")]
 fn a_lease_of_zero_is_refused() {
     let _ = SlotPool::builder(1).lease(Duration::ZERO);
 }

@@ -207,7 +207,7 @@ fn schedules_cut_time() {
 }
 
 #[test]
-#[should_panic(expected = "some time between its ticks")]
+#[should_panic(expected = "the time between two ticks must not be zero")]
 fn schedules_without_time_between_ticks_are_refused() {
     Schedule::every(Duration::ZERO);
 }
