@@ -9,7 +9,7 @@ use super::Actor;
 use super::within::{Over, Within};
 use crate::error::Reason;
 use crate::panic;
-use crate::send::wait::Awaited;
+use crate::send::wait::WaitFor;
 use crate::time::Limit;
 use crate::wait_list::Place;
 
@@ -22,12 +22,12 @@ use crate::wait_list::Place;
 #[must_use = "it does nothing unless it is awaited, or waited for"]
 pub struct Ending<S: Send + 'static> {
     actor: Actor<S>,
-    awaited: Awaited,
+    awaited: WaitFor,
     entry: Option<Place>,
 }
 
 impl<S: Send + 'static> Ending<S> {
-    pub(super) fn new(actor: Actor<S>, awaited: Awaited) -> Self {
+    pub(super) fn new(actor: Actor<S>, awaited: WaitFor) -> Self {
         Ending { actor, awaited, entry: None }
     }
 }

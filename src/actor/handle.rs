@@ -19,7 +19,7 @@ use crate::error::Reason;
 use crate::error::{AskError, SendError, StopCause};
 use crate::mailbox::word::CLOSED;
 use crate::send::push::By;
-use crate::send::wait::Awaited;
+use crate::send::wait::WaitFor;
 use crate::thread::waits_for::Waits;
 
 impl<S: Send + 'static> Actor<S> {
@@ -351,7 +351,7 @@ impl<S: Send + 'static> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn idle(&self) -> Ending<S> {
-        Ending::new(self.clone(), Awaited::Idle)
+        Ending::new(self.clone(), WaitFor::Idle)
     }
 
     /// The end of the actor: it is closed or stopped, and everything accepted has been run or given
@@ -369,7 +369,7 @@ impl<S: Send + 'static> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn ended(&self) -> Ending<S> {
-        Ending::new(self.clone(), Awaited::End)
+        Ending::new(self.clone(), WaitFor::End)
     }
 
     /// A [`promise`](crate::promise) whose waits are measured on this actor's clock, as waits for

@@ -48,7 +48,7 @@ use super::system::System;
 use super::within::{Over, Within};
 use crate::error::{Reason, StopCause};
 use crate::panic;
-use crate::send::wait::Awaited;
+use crate::send::wait::WaitFor;
 use crate::sync::thread;
 use crate::thread::context::with_local;
 use crate::thread::ends::Ends;
@@ -282,7 +282,7 @@ impl Course {
         }
         let Some(first) = self.shared.first() else { return Ok(()) };
         // Hooks may go with the member: not while the panic of a clock unwinds.
-        let slept = panic::catch(|| first.cell().sleep_until(Awaited::End, entry, deadline));
+        let slept = panic::catch(|| first.cell().sleep_until(WaitFor::End, entry, deadline));
         drop(first);
         slept.unwrap_or_else(|payload| resume_unwind(payload)).map_err(Reason::Deadlock)
     }

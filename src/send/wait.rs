@@ -128,7 +128,7 @@ impl Ref {
     /// be woken.
     pub(crate) fn sleep_until(
         &self,
-        awaited: Awaited,
+        awaited: WaitFor,
         entry: &Entry<'_>,
         deadline: Cutoff<'_>,
     ) -> Result<(), Cycle> {
@@ -188,14 +188,14 @@ pub(crate) fn wait_for_promise<R, P>(
 
 /// The object of a wait at a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
+pub(crate) enum WaitFor {
     /// Nothing runs or waits in it.
     Idle,
     /// It is closed, and has ended.
     End,
 }
 
-impl Awaited {
+impl WaitFor {
     fn is_over(self, now: Snapshot) -> bool {
         (self.test())(now)
     }
@@ -203,15 +203,15 @@ impl Awaited {
     /// True if it is over, by what the mailbox's word is.
     fn test(self) -> fn(Snapshot) -> bool {
         match self {
-            Awaited::Idle => |now| now.count() == 0,
-            Awaited::End => |now| now.count() == 0 && now.has(CLOSED),
+            WaitFor::Idle => |now| now.count() == 0,
+            WaitFor::End => |now| now.count() == 0 && now.has(CLOSED),
         }
     }
 
     fn list(self, ext: &Ext) -> &Waiters {
         match self {
-            Awaited::Idle => &ext.idle_waiters,
-            Awaited::End => &ext.end_waiters,
+            WaitFor::Idle => &ext.idle_waiters,
+            WaitFor::End => &ext.end_waiters,
         }
     }
 }
@@ -228,17 +228,17 @@ impl<S: 'static> Strong<S> {
         with_local(|local| own_circle(local, self.addr())).map(Reason::Deadlock)
     }
 
-    fn is_over(&self, awaited: Awaited) -> bool {
+    fn is_over(&self, awaited: WaitFor) -> bool {
         awaited.is_over(self.header().word.look())
     }
 
     /// One that stands in the list: will it be woken? If not, what it waits for may have come, or
     /// one that `helps` may have come too late to be called.
-    fn stays(&self, awaited: Awaited, helps: bool) -> bool {
+    fn stays(&self, awaited: WaitFor, helps: bool) -> bool {
         let word = &self.header().word;
         match awaited {
-            Awaited::Idle => word.watch(),
-            Awaited::End => {
+            WaitFor::Idle => word.watch(),
+            WaitFor::End => {
                 let now = word.meet();
                 let is_late = helps && now.is_pending() && now.has(CLOSED);
                 !(awaited.is_over(now) || is_late)
@@ -250,7 +250,7 @@ impl<S: 'static> Strong<S> {
     /// thread must not wait.
     pub(crate) fn wait_until(
         &self,
-        awaited: Awaited,
+        awaited: WaitFor,
         deadline: Cutoff<'_>,
     ) -> Result<bool, Reason> {
         // Help is for what a waiter finds pending; so it needs no reference while nothing is.
@@ -291,7 +291,7 @@ impl<S: 'static> Strong<S> {
     /// to the next.
     pub(crate) fn poll_until(
         &self,
-        awaited: Awaited,
+        awaited: WaitFor,
         entry: &mut Option<Place>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Reason>> {
@@ -313,7 +313,7 @@ impl<S: 'static> Strong<S> {
     }
 
     /// Takes a task out of the list.
-    pub(crate) fn forget_waiter(&self, awaited: Awaited, entry: &mut Option<Place>) {
+    pub(crate) fn forget_waiter(&self, awaited: WaitFor, entry: &mut Option<Place>) {
         if let (Some(place), Some(ext)) = (entry.take(), self.header().ext()) {
             awaited.list(ext).remove(place);
         }

@@ -68,7 +68,7 @@ pub(crate) enum What {
 
 /// True if a wait holds its turn up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum EdgeState {
     /// No: what it waits for is there.
     Over,
     /// It can be refused.
@@ -78,12 +78,12 @@ enum Standing {
 }
 
 impl What {
-    fn standing(&self) -> Standing {
+    fn state(&self) -> EdgeState {
         match self {
-            What::Answer(progress) if progress.is_done() => Standing::Over,
-            What::Answer(progress) if progress.has_begun() => Standing::Bound,
-            What::Mailbox(cell, is_over) if is_over(cell.header().word.look()) => Standing::Over,
-            What::Answer(_) | What::Mailbox(..) => Standing::Open,
+            What::Answer(progress) if progress.is_done() => EdgeState::Over,
+            What::Answer(progress) if progress.has_begun() => EdgeState::Bound,
+            What::Mailbox(cell, is_over) if is_over(cell.header().word.look()) => EdgeState::Over,
+            What::Answer(_) | What::Mailbox(..) => EdgeState::Open,
         }
     }
 }
@@ -103,11 +103,11 @@ struct Edge {
 }
 
 impl Edge {
-    fn standing(&self) -> Standing {
+    fn state(&self) -> EdgeState {
         match &self.what {
-            _ if self.refused.is_some() => Standing::Over,
-            Some(what) => what.standing(),
-            None => Standing::Bound,
+            _ if self.refused.is_some() => EdgeState::Over,
+            Some(what) => what.state(),
+            None => EdgeState::Bound,
         }
     }
 }
@@ -140,7 +140,7 @@ impl Graph {
                 return Some(circle);
             }
             let edge = self.edge(at)?;
-            if edge.standing() == Standing::Over {
+            if edge.state() == EdgeState::Over {
                 return None;
             }
             circle.push(edge.from.clone());
@@ -151,27 +151,27 @@ impl Graph {
 
     /// Which one of a circle is refused: the one whose wait would be the first to end, if it may be
     /// refused. The first of them is about to wait like this.
-    fn choose(&self, circle: &Circle, standing: Standing, end: Option<End>) -> Option<usize> {
+    fn choose(&self, circle: &Circle, state: EdgeState, end: Option<End>) -> Option<usize> {
         let mut chosen = None;
         for (at, mailbox) in circle.iter().enumerate() {
-            let (standing, end) = match self.edge(mailbox.addr()) {
-                _ if at == 0 => (standing, end),
-                Some(edge) => (edge.standing(), edge.end),
+            let (state, end) = match self.edge(mailbox.addr()) {
+                _ if at == 0 => (state, end),
+                Some(edge) => (edge.state(), edge.end),
                 // A turn of this thread, below the one that is about to wait.
                 None => continue,
             };
             let is_first = match (chosen, end) {
                 // It ends by nothing that could come.
-                (_, None) if standing != Standing::Open => false,
+                (_, None) if state != EdgeState::Open => false,
                 (None, _) | (Some((_, _, None)), Some(_)) => true,
                 (Some((_, _, Some(first))), Some(end)) => end.is_before(first)?,
                 (Some(_), None) => false,
             };
             if is_first {
-                chosen = Some((at, standing, end));
+                chosen = Some((at, state, end));
             }
         }
-        chosen.filter(|(_, standing, _)| *standing == Standing::Open).map(|(at, ..)| at)
+        chosen.filter(|(_, state, _)| *state == EdgeState::Open).map(|(at, ..)| at)
     }
 
     /// One that closes a circle is about to wait like this: an error if it is refused itself; else
@@ -179,10 +179,10 @@ impl Graph {
     fn refuse(
         &mut self,
         circle: &Circle,
-        standing: Standing,
+        state: EdgeState,
         end: Option<End>,
     ) -> Result<Option<Thread>, Cycle> {
-        let Some(at) = self.choose(circle, standing, end) else { return Ok(None) };
+        let Some(at) = self.choose(circle, state, end) else { return Ok(None) };
         let cycle = cycle(circle[at..].iter().chain(&circle[..at]));
         if at == 0 {
             return Err(cycle);
@@ -200,7 +200,7 @@ impl Waits {
     pub(crate) fn look() -> Self {
         let graph = GRAPH.lock();
         let last = graph.0.iter().filter_map(|(from, edges)| Some((*from, edges.last()?)));
-        let held_up = last.filter(|(_, edge)| edge.standing() != Standing::Over);
+        let held_up = last.filter(|(_, edge)| edge.state() != EdgeState::Over);
         Waits(held_up.map(|(from, edge)| (from, edge.to)).collect())
     }
 
@@ -259,12 +259,12 @@ pub(crate) fn falls_asleep(
     // A clock is user code.
     let (thread, end) = (thread::current(), deadline.end());
     let mut graph = GRAPH.lock();
-    let standing = what.standing();
-    let circle = match standing {
-        Standing::Over => None,
-        Standing::Open | Standing::Bound => graph.circle(&from, to),
+    let state = what.state();
+    let circle = match state {
+        EdgeState::Over => None,
+        EdgeState::Open | EdgeState::Bound => graph.circle(&from, to),
     };
-    let woken = circle.as_ref().map_or(Ok(None), |circle| graph.refuse(circle, standing, end));
+    let woken = circle.as_ref().map_or(Ok(None), |circle| graph.refuse(circle, state, end));
     let woken = match woken {
         Ok(woken) => woken,
         Err(cycle) => {
