@@ -26,7 +26,7 @@ scan() {
         function item() {
             if (first == "") return
             if (first ~ /^The same/) found("the-same", begun)
-            if (first ~ /^(What|Who|Whose) /) found("what-who", begun)
+            if (first ~ /^(What|Who|Whose|Where|When) /) found("what-who", begun)
             if (match(first, /[.:;?!]( |$)/) && substr(first, RSTART, 1) == "?") found("question", begun)
             first = ""
         }
@@ -34,10 +34,10 @@ scan() {
         FILENAME ~ /[.]md$/ { words($0, FNR); next }
         {
             kind = ""
-            if (match($0, /^[ \t]*\/\/\//)) kind = "item"
+            if (match($0, /^[ \t]*\/\/[\/!]/)) kind = "item"
             else if (match($0, /^[ \t]*\/\//)) kind = "other"
             text = kind == "" ? "" : substr($0, RLENGTH + 1)
-            sub(/^!?[ ]?/, "", text)
+            sub(/^[ ]?/, "", text)
             if (kind != "") words(text, FNR)
             if (kind == "item" && before != "item") { first = text; begun = FNR; open = 1 }
             else if (kind == "item" && open && text != "") first = first " " text

@@ -1,4 +1,4 @@
-//! What an executor keeps for the actors that depend on it while none of their drains is out.
+//! The actors that depend on an executor while none of their drains is out.
 //!
 //! An actor whose turn is suspended has no entry anywhere: nothing would tell it that its executor
 //! has ended. So it enrolls once, and withdraws when it ends. An executor that ends is closed

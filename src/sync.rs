@@ -178,7 +178,7 @@ pub(crate) mod alloc {
     }
 }
 
-/// Where the drains of a pool wait.
+/// The queues of a pool's drains.
 pub(crate) mod queue {
     pub(crate) use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 }

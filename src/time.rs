@@ -123,7 +123,7 @@ impl From<Duration> for Limit {
     }
 }
 
-/// When one wait ends at the latest.
+/// The latest end of one wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cutoff<'a> {
     clock: &'a dyn Clock,
@@ -147,7 +147,7 @@ impl<'a> Cutoff<'a> {
         Cutoff { clock, at }
     }
 
-    /// When it is, if ever; zero is in the past.
+    /// The moment, if there is one; zero is in the past.
     pub(crate) fn moment(self) -> Option<Duration> {
         self.at
     }
@@ -176,7 +176,7 @@ impl<'a> Cutoff<'a> {
     }
 }
 
-/// When a wait ends, by which clock.
+/// The end of a wait, and the clock that it is read by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     /// Its [identity](Clock::identity).

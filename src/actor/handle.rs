@@ -1,4 +1,4 @@
-//! What can be done with a handle: the methods of [`Actor`].
+//! The methods of [`Actor`].
 
 #![forbid(unsafe_code)]
 

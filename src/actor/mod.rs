@@ -1,4 +1,4 @@
-//! What a user names: [`Actor`], its handles, its views, its builder and its replies. No unsafe:
+//! The public face: [`Actor`], its handles, views, builder and replies. No unsafe:
 //! everything here goes through the floors below.
 
 #![forbid(unsafe_code)]

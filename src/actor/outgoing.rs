@@ -1,4 +1,4 @@
-//! What the verbs send: a message as it is, or, to an actor that is traced, in its span
+//! The messages that the verbs send: as they are, or, to a traced actor, in its span
 //! ([`spans`]).
 //!
 //! [`spans`]: super::spans

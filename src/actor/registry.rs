@@ -1,4 +1,4 @@
-//! Who belongs to a system: its members.
+//! The members of a system.
 //!
 //! An actor that is spawned in a system carries a [`Membership`]. The owner that lets go of the
 //! mailbox, once the actor has ended, drops it, and that removes the member and wakes those that

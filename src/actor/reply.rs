@@ -76,7 +76,7 @@ impl Source {
         }
     }
 
-    /// Where tasks that wait by that clock have themselves woken.
+    /// The timers that wake tasks which wait by that clock.
     fn service(&self) -> Timers {
         match (&self.clock, &self.actor) {
             (Some(by), _) => by.timers.clone().unwrap_or_else(|| Timers::of(&by.clock)),
@@ -152,7 +152,7 @@ impl<R, M> Reply<R, M> {
         Reply { inner: Inner::Pending(asker, Source::actor(cell)) }
     }
 
-    /// When a wait that begins now ends.
+    /// The end of a wait that begins now.
     pub(crate) fn moment(&self, limit: Limit) -> Option<Duration> {
         match &self.inner {
             Inner::Pending(_, source) => Cutoff::new(source.clock(), limit).moment(),
@@ -168,7 +168,7 @@ impl<R, M> Reply<R, M> {
         }
     }
 
-    /// When a wait of a task that begins now ends, and what wakes it then.
+    /// The end of a task's wait that begins now, and what wakes it then.
     pub(super) fn over(&self, limit: Limit) -> Over {
         match &self.inner {
             Inner::Pending(_, source) => Over::at(self.moment(limit), || source.service()),

@@ -42,7 +42,7 @@ use crate::error::{AskError, Reason};
 use crate::panic::{self, Payload};
 use crate::time::{Clock, MonotonicClock};
 
-/// Where a message comes from, and since when.
+/// The span that a message comes from, and the time at which it was sent.
 pub(super) struct Origin {
     /// The span that its sender was in. It stays open until the turn begins.
     sender: Span,
@@ -50,7 +50,7 @@ pub(super) struct Origin {
     sent: Option<Duration>,
 }
 
-/// Where a message that this thread sends now comes from, if the actor is traced.
+/// The origin of a message that this thread sends now, if the actor is traced.
 #[inline(always)]
 pub(super) fn origin<S>(handle: &Strong<S>) -> Option<Origin> {
     is_traced(handle).then(|| Origin::here(handle.header()))

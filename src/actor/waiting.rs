@@ -93,9 +93,9 @@ trait InLine<T>: Send + Sync {
     /// Waits until this moment of the actor's clock.
     fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T>;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>>;
-    /// When a wait that begins now ends.
+    /// The end of a wait that begins now.
     fn moment(&self, limit: Limit) -> Option<Duration>;
-    /// Where a task that waits so long has itself woken.
+    /// The timers that wake a task which waits so long.
     fn service(&self) -> Timers;
 }
 

@@ -51,7 +51,7 @@ pub struct Within<T> {
     pub(super) over: Over,
 }
 
-/// When the time is over.
+/// Resolves at the end of the time.
 pub(super) struct Over(When);
 
 enum When {

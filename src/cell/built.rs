@@ -25,7 +25,7 @@ pub(super) struct Built<S> {
 }
 
 impl<S> Built<S> {
-    /// Where its count is.
+    /// The offset of its count.
     pub(super) const USES: usize = offset_of!(Built<S>, uses);
 }
 

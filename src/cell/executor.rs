@@ -1,4 +1,4 @@
-//! Where drains run that no sender runs: the [`Executor`], and the [`Drain`] that it is given.
+//! The executors of actors ([`Executor`]), and the [`Drain`] that each is given.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::enrolled::Enrolled;
 use crate::pool::PoolId;
 
-/// Where drains run that are not run by their sender: a thread pool, a runtime, an event loop.
+/// Runs drains that their sender does not run: a thread pool, a runtime, an event loop.
 ///
 /// The module [`executor`](crate::executor) has several, and a closure that takes a [`Drain`] is
 /// one. Senders call it, and drainers that have used up their budget. It hands the drain to a
@@ -72,8 +72,8 @@ pub trait Executor: Send + Sync {
         false
     }
 
-    /// Where actors with suspended turns enroll, to be stopped at the executor's end. Those of an
-    /// executor without it ask [`is_closed`](Self::is_closed) instead. It cannot be
+    /// The list in which actors with suspended turns enroll, to be stopped at the executor's end.
+    /// An executor without it is asked [`is_closed`](Self::is_closed) instead. It cannot be
     /// implemented elsewhere.
     #[doc(hidden)]
     fn enrolled(&self) -> Option<&Enrolled<Drain>> {

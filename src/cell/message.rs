@@ -1,4 +1,4 @@
-//! What a message is to the state it is for: it is run on it, or handed back.
+//! A message and the state it is for: it is run on the state, or handed back.
 
 use std::marker::PhantomData;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What observes an actor, and the moments at which it is called.
+//! The observers of an actor, and the moments at which each is called.
 //!
 //! The engine ends each batch of an actor with [`Observers`] ([`Observed`]), and code that meets an
 //! [`Event`] reports it ([`Header::report`]). With the feature `tracing` each failure of any actor

@@ -53,7 +53,7 @@ impl Dead {
         NonNull::new(std::ptr::with_exposed_provenance_mut(link & !BUILT)).map(Dead::Built)
     }
 
-    /// Where its link to the next one lies.
+    /// The place of its link to the next one.
     ///
     /// # Safety
     /// RECLAIM-1: it is dead, and this thread frees it, later than it uses the result.

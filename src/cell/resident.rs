@@ -1,4 +1,4 @@
-//! Where the state is during a turn, and what a message's functions are handed ([`Env`]).
+//! The place of the state during a turn, and the environment of a message's functions ([`Env`]).
 //!
 //! A small state lies in the line of the mailbox's word, so that two threads which alternate on one
 //! actor move one line and not two. But an owner that runs many messages in a row would lose that

@@ -60,7 +60,7 @@ impl Restarts {
     }
 }
 
-/// When an actor was restarted, the latest times.
+/// The latest times at which an actor was restarted.
 #[derive(Default)]
 pub(crate) struct History(Mutex<VecDeque<Duration>>);
 

@@ -1,4 +1,4 @@
-//! What all actors of one configuration share: the settings, and the functions of the state's type.
+//! The part that actors of one configuration share: settings, and functions of the state's type.
 //!
 //! A plain actor's [`Config`] is a static, that of a built one lies in an allocation with its hooks
 //! ([`super::built`]). A cell that needs memory of its own puts a [`Fork`] in its place (HEADER-4
@@ -51,14 +51,14 @@ pub(crate) struct Settings {
     /// The most messages that wait, or [`UNBOUNDED`].
     pub(crate) capacity: u32,
     pub(crate) name: Option<Arc<str>>,
-    /// Where drains go. Without one, to the fallback.
+    /// The executor of drains. Without one, they go to the fallback.
     pub(crate) executor: Option<Arc<dyn Executor>>,
     pub(crate) observers: Observers,
     /// The most that one drain does.
     pub(crate) budget: Budget,
     pub(crate) overflow: Overflow,
     pub(crate) clock: Option<Arc<dyn Clock>>,
-    /// Where delayed messages wait; with the same clock.
+    /// The timers of delayed messages; with the same clock.
     pub(crate) timers: Option<Timers>,
 }
 
@@ -148,7 +148,7 @@ pub(super) struct Fork {
 
 /// A value that is dropped when an actor has ended and its mailbox was let go.
 pub(crate) trait Guard: Send {
-    /// Where what the actor discards is counted, beside its own count.
+    /// The count of what the actor discards, beside its own count.
     fn discarded(&self) -> &Arc<Mutex<u64>>;
 }
 
@@ -308,7 +308,7 @@ pub(crate) struct Move {
 /// The functions of one state type. All but those that free are for the owner of the mailbox.
 pub(super) struct VTable {
     pub(super) counts: usize,
-    /// Where a built configuration has its count.
+    /// The offset of a built configuration's count.
     pub(super) uses: usize,
     /// The name of the state's type.
     pub(super) name: fn() -> &'static str,

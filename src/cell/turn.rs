@@ -274,7 +274,7 @@ impl TurnMut {
         &self.0
     }
 
-    /// Where the turn lies.
+    /// The address of the turn.
     pub(crate) fn core(&self) -> NonNull<Core> {
         self.0.0
     }

@@ -1,4 +1,4 @@
-//! Where drains run: a thread pool of our own, rayon's, a tokio runtime, or a queue that is run by
+//! Executors of drains: a thread pool of our own, rayon's, a tokio runtime, or a queue run by
 //! hand.
 //!
 //! An actor that is built with an [`Executor`](crate::Executor) is run there: senders leave their

@@ -1,4 +1,4 @@
-//! Where drains go whose actor has no executor, or one that does not take them: to a pool of the
+//! The fallback takes drains of actors whose executor is none, or does not take them: a pool of the
 //! process, and inside of the tokio runtime that the thread is in (with the feature `tokio`).
 //!
 //! The models have another of these.

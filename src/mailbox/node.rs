@@ -101,7 +101,7 @@ unsafe fn unsuspended(_: *mut u8, _: *const ()) {
     unreachable!("a turn that may be suspended is run by its owner's drive")
 }
 
-/// Where a node's memory is from: the low bits of its LINK.
+/// The origin of a node's memory: the low bits of its LINK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     One = 0,

@@ -263,7 +263,7 @@ impl<F: Question, R> Answerer<F, R> {
         self.0.phase_from_queued(RUNNING)
     }
 
-    /// Where the question lies.
+    /// The address of the question.
     pub(crate) fn question(&self) -> *mut F {
         let whole = self.0.0.cast::<Whole<F, R>>();
         // SAFETY: this side has not left yet, so the cell is there, and it is such a cell. No

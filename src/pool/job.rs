@@ -1,4 +1,4 @@
-//! What a pool runs, and which pool it is.
+//! A job of a pool, and the pool's identity.
 
 use std::ptr::NonNull;
 

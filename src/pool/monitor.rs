@@ -51,7 +51,7 @@ struct Monitor<J: Job> {
     /// Each worker's tick at the last look, and the number of looks for which it has been that.
     ticks: Box<[(u32, u32)]>,
     helped: u32,
-    /// When something moved last.
+    /// The last time at which something moved.
     moved: Instant,
 }
 

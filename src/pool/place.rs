@@ -52,7 +52,7 @@ pub(super) struct Place<J: Job> {
     tick: u32,
     /// Jobs run from the slot one after the other.
     warm: u32,
-    /// Where the next search begins.
+    /// Picks the victim with which the next search begins.
     random: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Where jobs wait in a pool: the injector, and each worker's queue and slot, as other
+//! The queues of a pool: the injector, and each worker's queue and slot, as other
 //! threads reach them.
 //!
 //! Nothing here runs a job, drops one, or tells a worker of one. A method that puts a job where

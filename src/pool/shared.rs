@@ -1,4 +1,4 @@
-//! What the threads of a pool and its handles share.
+//! The data that the threads of a pool and its handles share.
 
 #![forbid(unsafe_code)]
 

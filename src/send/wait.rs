@@ -217,7 +217,7 @@ impl WaitFor {
 }
 
 impl<S: 'static> Strong<S> {
-    /// When a wait that begins now ends, by the actor's clock.
+    /// The end of a wait that begins now, by the actor's clock.
     pub(crate) fn deadline(&self, limit: Limit) -> Cutoff<'_> {
         Cutoff::new(self.header().clock(), limit)
     }

@@ -1,4 +1,4 @@
-//! What is shared without being reached.
+//! A value that is shared without being reached.
 
 /// A value that can be shared because a shared reference to it does nothing.
 pub(crate) struct Exclusive<T>(T);

@@ -1,4 +1,4 @@
-//! What this thread is running, and which mailboxes it has promised to run next.
+//! The state of a thread: its current turn, and the mailboxes it has promised to run next.
 //!
 //! A turn never starts inside another one by a send. A send from inside a turn leaves the idle
 //! mailbox it meets pending and defers it here (MAILBOX-9); the outermost drain's end runs the list
@@ -127,7 +127,7 @@ pub(crate) enum Depth {
     Outside,
 }
 
-/// Where what an executor runs, or drops, in the call that it is given a drain by goes.
+/// The destination of what an executor runs, or drops, in the call that gives it a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
     /// This thread runs it when it is inside no turn.
@@ -418,7 +418,7 @@ impl Local {
         self.leaves.replace(to)
     }
 
-    /// Where what an executor runs or drops in the call that it is scheduled by goes.
+    /// The destination of what an executor runs or drops in the call that schedules it.
     pub(crate) fn leaves(&self) -> Leaves {
         self.leaves.get()
     }
@@ -440,7 +440,7 @@ impl Local {
         self.owed.get()
     }
 
-    /// Where it says whether a mailbox is known to stand in the list, or among the hints.
+    /// The note whether a mailbox is known to stand in the list, or among the hints.
     #[inline]
     fn known(&self, mailbox: usize) -> &Cell<usize> {
         // Allocations are sixteen bytes apart at least; a small cell takes 48.

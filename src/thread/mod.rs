@@ -1,4 +1,4 @@
-//! What a thread runs, and what it owes: its list of mailboxes ([`context`], [`list`]), the actors
+//! One thread's side: its list of mailboxes ([`context`], [`list`]), the actors
 //! that it ends ([`ends`]), how a mailbox gets to another thread ([`schedule`]), and which of its
 //! waits could never end ([`waits_for`]). Nothing here runs a turn.
 

@@ -10,7 +10,7 @@ use super::timers::{Delivered, Fired, Moment, TimerJob};
 use crate::panic;
 use crate::sync::Mutex;
 
-/// When a periodic timer fires: see [`Timers::every`](super::Timers::every).
+/// The schedule of a periodic timer: see [`Timers::every`](super::Timers::every).
 ///
 /// The step is fixed: the ticks are due at `first`, `first + step`, `first + 2 * step` and so on,
 /// however long the function takes. Ticks that are overdue are made up for one after the other, but
@@ -78,7 +78,7 @@ impl From<Duration> for Every {
 pub struct Tick {
     /// Which tick it is, from 1 on; those that were dropped are counted.
     pub number: u64,
-    /// When it was due, by the clock of its service.
+    /// The moment at which it was due, by the clock of its service.
     pub due: Duration,
     /// How long after that it was taken up.
     pub late: Duration,

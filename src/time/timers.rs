@@ -1,4 +1,4 @@
-//! What is armed, in the order in which it is due.
+//! Armed timers, in the order in which they are due.
 //!
 //! One lock holds the armed timers in a map, by due time and then by the number of the arming. A
 //! timer in the map is armed, any other will not fire: firing, cancelling and resetting are each
@@ -86,7 +86,7 @@ struct TimerQueue {
     ended: bool,
 }
 
-/// When a timer is due.
+/// The moment at which a timer is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Moment {
     At(Duration),
@@ -150,7 +150,7 @@ pub(super) trait TimerJob: Send + Sync {
 pub(super) struct Fired {
     /// A message was not accepted.
     pub(super) lost: bool,
-    /// When it is due again.
+    /// The next moment at which it is due.
     pub(super) next: Option<Moment>,
 }
 
@@ -561,8 +561,8 @@ impl Timers {
         run
     }
 
-    /// When something is due next; none if nothing is armed that the clock can show. Stale on
-    /// return.
+    /// The moment at which a timer is due next; none if nothing is armed that the clock can show.
+    /// Stale on return.
     pub fn next_due(&self) -> Option<Duration> {
         let queue = self.shared().queue.lock();
         queue.armed.first_key_value().and_then(|(key, _)| key.due.moment())

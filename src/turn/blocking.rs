@@ -1,4 +1,4 @@
-//! What a thread does before it blocks inside a turn.
+//! The steps of a thread before it blocks inside a turn.
 //!
 //! A turn that sends to idle actors promises to run them when it is over (MAILBOX-9,
 //! [`crate::thread::context`]).

@@ -257,13 +257,13 @@ impl Drive<'_> {
         }
     }
 
-    /// Where to leave, if the budget is used up, or what this thread waits for is done.
+    /// The way to leave, if the budget is used up, or what this thread waits for is done.
     #[inline(always)]
     fn is_over(&mut self, owner: &Owner) -> Option<Leave> {
         if self.meter.is_due() { self.look(owner) } else { None }
     }
 
-    /// Where to leave, if this thread must let others go first, now that the batch is at its end.
+    /// The way to leave, if this thread must let others go first, now that the batch is at its end.
     fn gives_way(&mut self, owner: &Owner) -> Option<Leave> {
         let list = (self.outermost && self.local.owes()).then_some(Leave::Defer);
         self.is_over(owner).or(list)

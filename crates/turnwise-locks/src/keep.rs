@@ -31,7 +31,7 @@ const AT_ONCE: usize = 64;
 pub(crate) struct Keeper {
     /// Nanoseconds.
     time: u64,
-    /// Where keys are looked for that are due.
+    /// The actor that looks for keys that are due.
     actor: Actor<()>,
 }
 

@@ -127,7 +127,7 @@ pub struct RateLimits<K> {
 
 struct Inner<K> {
     rate: Rate,
-    /// When all permits of a key are there again.
+    /// The moment at which all permits of a key are there again.
     full_at: Map<K, Duration>,
     timers: Timers,
     /// Waits are measured on the machine's clock.
@@ -160,7 +160,7 @@ struct Taken<K> {
     permits: u32,
     /// All permits were to be there then, by this request.
     full_at: Duration,
-    /// When these are there.
+    /// The moment at which these are there.
     at: Duration,
 }
 

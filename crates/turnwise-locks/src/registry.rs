@@ -71,7 +71,7 @@ impl<K, S> Slot<K, S> {
     }
 }
 
-/// Where states come from.
+/// The source of states.
 pub(crate) enum Make<K, S> {
     Plain(Box<dyn Fn() -> S + Send + Sync>),
     Of(Box<dyn Fn(&K) -> S + Send + Sync>),
@@ -107,7 +107,7 @@ pub(crate) struct Entry<K, S> {
 enum Body<K, S> {
     Mailbox {
         actor: Actor<Slot<K, S>>,
-        /// When it is to end, if it is kept, or ends now: nanoseconds of the registry's clock.
+        /// The moment of its end, if it is kept, or ends now: nanoseconds of the registry's clock.
         /// Zero, if it was used since.
         due: u64,
         links: Links,
@@ -224,7 +224,7 @@ impl<K, S> Keys<K, S> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) hash: u64,
-    /// Where it lies in its shard. It stays there as long as it is pinned.
+    /// Its index in its shard. It stays there as long as it is pinned.
     pub(crate) at: u32,
 }
 
@@ -290,7 +290,7 @@ pub(crate) struct Registry<K, S> {
 /// The parts that only some registries have.
 pub(crate) struct More<K> {
     pub(crate) timers: Option<Timers>,
-    /// So long a key stays after its last use.
+    /// The time that a key stays after its last use.
     pub(crate) keep_alive: Option<Duration>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
     /// How many runs of a key may wait.
@@ -354,7 +354,7 @@ impl<K, S> Registry<K, S> {
         now(self.clock.as_deref())
     }
 
-    /// When a limit that begins now is over.
+    /// The end of a limit that begins now.
     pub(crate) fn until(&self, limit: Limit) -> Option<Duration> {
         match limit {
             Limit::Within(limit) => self.now().checked_add(limit),
@@ -436,7 +436,7 @@ impl<K, S> Registry<K, S> {
         all
     }
 
-    /// When a key that is not used from now on is to end, if it is to be kept at all.
+    /// The end of a key that is not used from now on, if it is to be kept at all.
     fn keep_until(&self) -> Option<u64> {
         let keeper = self.keeper.as_ref()?;
         // A clock that panics keeps nothing.
@@ -981,7 +981,7 @@ pub(crate) fn now(clock: Option<&dyn Clock>) -> Duration {
     clock.map_or_else(|| MonotonicClock.now(), Clock::now)
 }
 
-/// Where a pin finds its registry: a run that is waited for borrows it.
+/// A pin's way to its registry: a run that is waited for borrows it.
 pub(crate) trait Access: Sized {
     type Key: Send + Sync + 'static;
     type State: Send + 'static;

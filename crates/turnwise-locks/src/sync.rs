@@ -1,4 +1,4 @@
-//! What the registry and the locks synchronize with, and how wide a registry is: the one thing that
+//! Synchronization of the registry and the locks, and the width of a registry: the one thing that
 //! a model replaces.
 
 pub(crate) use parking_lot::{Mutex, MutexGuard};

@@ -26,7 +26,7 @@ impl fmt::Debug for Here {
     }
 }
 
-/// Where the tasks of a client run.
+/// The runtime of a client's tasks.
 #[derive(Clone)]
 pub(crate) struct Io {
     runtime: Handle,

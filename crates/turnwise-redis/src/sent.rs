@@ -1,4 +1,4 @@
-//! What a store may know of a request.
+//! The knowledge that a store may have of a request.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 

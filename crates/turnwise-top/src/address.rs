@@ -1,4 +1,4 @@
-//! Where servers are found: a file of this machine, or a port of it.
+//! Addresses of servers: a file of this machine, or a port of it.
 
 use std::convert::Infallible;
 use std::fmt;

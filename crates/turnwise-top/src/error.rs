@@ -23,7 +23,7 @@ pub enum ServeError {
     Unsupported(PathBuf),
     /// The operating system refused the socket, its file or the server's thread.
     Io {
-        /// Where the system was to be served.
+        /// The address at which the system was to be served.
         address: Address,
         /// The failure.
         source: io::Error,

@@ -190,7 +190,7 @@ struct Client {
     answer: Option<(Arc<[u8]>, usize)>,
     /// It has sent something else: its answer is the last.
     is_wrong: bool,
-    /// When it was accepted, asked, or got an answer.
+    /// The last time at which it was accepted, asked, or got an answer.
     active: Instant,
 }
 

@@ -79,9 +79,9 @@ struct Watched {
 struct State {
     /// Its last report; `age_ms` is not kept there.
     source: Source,
-    /// When it was taken.
+    /// The time at which it was taken.
     at: Instant,
-    /// When a client has asked last.
+    /// The time at which a client has asked last.
     asked: Option<Instant>,
     /// The server has ended.
     is_over: bool,

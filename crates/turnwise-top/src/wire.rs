@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub program: String,
     /// The process.
     pub pid: u32,
-    /// When it was taken: milliseconds since the server was started.
+    /// The time at which it was taken: milliseconds since the server was started.
     pub at_ms: u64,
     /// True if the system has been shut down.
     pub shut_down: bool,

@@ -1,4 +1,4 @@
-//! Where a message becomes a future: the message, then its future, then nothing.
+//! The memory in which a message becomes a future: the message, then its future, then nothing.
 //!
 //! - ENVELOPE-4: the message belongs to the winner of the question (ONESHOT-1): its asker, who
 //!   takes it back, or the right to the turn ([`TurnMut`]). Everything else belongs to that right

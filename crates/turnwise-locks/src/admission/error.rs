@@ -1,4 +1,4 @@
-//! What comes of an application that is not let in, and what else can go wrong.
+//! Errors of an application that is not admitted, and of an admission itself.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Who is in, and in which place.
+//! The admitted applicants, and their places.
 //!
 //! An applicant is hashed once, before anything of its turn has happened, and its hash is kept: so
 //! a table that grows calls no code of the user's.

@@ -1,4 +1,4 @@
-//! What comes of a run that does not simply return its value.
+//! Outcomes of a run other than its plain value.
 
 use std::error::Error;
 use std::fmt;
@@ -60,7 +60,7 @@ pub enum Cut {
 pub enum NotStarted {
     /// Its turn did not come in time.
     TimedOut {
-        /// So long it has waited.
+        /// The time that it has waited.
         waited: Duration,
         /// The name of the key.
         key: Option<Arc<str>>,
@@ -68,7 +68,7 @@ pub enum NotStarted {
     /// Its turn was not to be expected in time, so it took no place
     /// ([`Limits::refuse_early`](crate::Limits::refuse_early)).
     Expected {
-        /// So long it would have waited, by what is known of the key.
+        /// The time that it would have waited, by what is known of the key.
         wait: Duration,
         /// The name of the key.
         key: Option<Arc<str>>,

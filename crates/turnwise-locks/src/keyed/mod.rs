@@ -991,7 +991,7 @@ pub struct KeyInfo {
     pub runs: usize,
     /// The number of times that it is pinned by a [`Key`]; clones of one are one.
     pub keys: usize,
-    /// So long a run that is started now would wait, by what is known of the key: nothing, before
+    /// The time that a run started now would wait, by what is known of the key: nothing, before
     /// a call has asked for that ([`Limits::refuse_early`]).
     pub expected_wait: Duration,
 }

@@ -18,7 +18,7 @@ use super::fence::Fence;
 pub enum LockError {
     /// Its turn did not come in time.
     TimedOut {
-        /// So long it has waited.
+        /// The time that it has waited.
         waited: Duration,
         /// The name of the key.
         key: Option<Arc<str>>,
@@ -26,7 +26,7 @@ pub enum LockError {
     /// It would not come in time, as far as is known: see
     /// [`Limits::refuse_early`](crate::Limits::refuse_early).
     Expected {
-        /// So long it would take.
+        /// The time that it would take.
         wait: Duration,
         /// The name of the key.
         key: Option<Arc<str>>,

@@ -1,4 +1,4 @@
-//! What holds a lock.
+//! The guards of locks and permits.
 
 use std::any::Any;
 use std::fmt;

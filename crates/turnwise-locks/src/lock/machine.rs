@@ -1,4 +1,4 @@
-//! Who holds, and who waits: the rules of every lock object, without threads and without a clock.
+//! Holders and waiters: the rules of every lock object, without threads and without a clock.
 //!
 //! A lock is a capacity of one, a semaphore one of `n`; a reader takes one of very many, and a
 //! writer takes them all. Requests wait in one queue. Its head is let in as soon as
@@ -41,11 +41,11 @@ pub(crate) trait Term {
     fn is_over(&self, now: impl FnOnce() -> Duration) -> bool;
     /// It is taken away, and the holder learns of it. False: it was over before.
     fn lose(&self) -> bool;
-    /// When its lease ends, if it has one.
+    /// The end of its lease, if it has one.
     fn due(&self) -> Option<Duration>;
 }
 
-/// Where requests come from.
+/// The source of requests.
 pub(crate) trait Host<W, T> {
     fn now(&mut self) -> Duration;
     /// The next fence: larger than all before.
@@ -85,7 +85,7 @@ pub(crate) struct Request {
     /// Requests of one owner do not wait for each other.
     pub(crate) owner: Option<u64>,
     pub(crate) weight: u64,
-    /// When its wait is over, if ever.
+    /// The end of its wait, if it has a limit.
     pub(crate) until: Option<Duration>,
     /// It is measured how long it waits and holds. One with a limit is.
     pub(crate) timed: bool,
@@ -383,7 +383,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         }
     }
 
-    /// When there is something to be done without a request: a lease ends, or the wait of the
+    /// The moment at which something is due without a request: a lease ends, or the wait of the
     /// first in the queue.
     pub(crate) fn wakes_at(&self) -> Option<Duration> {
         let due = self.dues.first().map(|&(due, _)| due);

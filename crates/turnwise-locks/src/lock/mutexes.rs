@@ -87,7 +87,7 @@ pub struct MutexGuard<K: Clone + Hash + Eq + Send + Sync + 'static, T: Send + 's
     /// Until it ends.
     key: Option<K>,
     value: Option<T>,
-    /// Where the value belongs, in the shard of this hash.
+    /// The place of the value, in the shard of this hash.
     hash: u64,
     at: u32,
     /// It was made while the thread unwound: then that says nothing of the value.

@@ -1,4 +1,4 @@
-//! Where a lock is: a key's mailbox, kept by a pin; or one of its own.
+//! The mailbox of a lock: a key's, kept by a pin; or one of its own.
 
 use std::any::Any;
 use std::sync::Arc;

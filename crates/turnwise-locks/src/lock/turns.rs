@@ -231,7 +231,7 @@ impl LockHost<'_> {
         }
     }
 
-    /// When a lease ends that begins now. With one too long for the clock, it never ends.
+    /// The end of a lease that begins now. With one too long for the clock, it never ends.
     fn due(&self, lease: Duration, now: Option<Duration>) -> Option<Duration> {
         now.unwrap_or_else(|| self.0.now()).checked_add(lease)
     }

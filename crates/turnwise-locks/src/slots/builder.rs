@@ -123,7 +123,7 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
         self
     }
 
-    /// So long a use lasts at most, from the end of its set-up on, unless its
+    /// Sets the lease of a use, which begins at the end of its set-up, unless its
     /// [limits](crate::Limits::lease) say otherwise or it is [renewed](crate::Slot::renew).
     ///
     /// At its end the holder [loses](crate::Slot::lost) the slot; it is [reclaimed](Self::reclaim),
@@ -182,8 +182,8 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
         self
     }
 
-    /// Where slots are reclaimed whose lease is over, each for itself: a holder that is hard to end
-    /// holds up no other if there are threads enough. Without this, or if the executor is gone, the
+    /// Sets the executor that reclaims slots whose lease is over, each by itself: a holder that is
+    /// hard to end delays no other if there are enough threads. Without this, or if it is gone, the
     /// process's [pool](turnwise::ThreadPool::global).
     pub fn executor(mut self, executor: impl Executor + 'static) -> Self {
         match Actor::builder().executor(executor).build() {

@@ -1,4 +1,4 @@
-//! What is done with a slot: set up, cleaned up, reclaimed. None of it under a lock (SLOTS-4).
+//! A slot's set-up, clean-up and reclaim. None of it runs under a lock (SLOTS-4).
 
 use std::mem::needs_drop;
 use std::panic::resume_unwind;

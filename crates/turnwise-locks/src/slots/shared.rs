@@ -1,4 +1,4 @@
-//! Who has which number: SLOTS-1 to SLOTS-3 and SLOTS-5 of a pool. It knows neither values nor
+//! The holders of numbers: SLOTS-1 to SLOTS-3 and SLOTS-5 of a pool. It knows neither values nor
 //! errors.
 
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 pub(super) struct Shared {
     pub(super) permits: Semaphore,
     pub(super) timers: Timers,
-    /// Where expired holds are dealt with. None: in the process's pool.
+    /// The executor of expired holds. None: the process's pool.
     pub(super) helper: Option<Spawner<()>>,
     /// Numbers are cleaned up before their first use.
     pub(super) clean_first: bool,

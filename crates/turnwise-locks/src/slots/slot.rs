@@ -1,4 +1,4 @@
-//! What holds a slot.
+//! The guard of a slot.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -1,4 +1,4 @@
-//! What can be seen of a pool.
+//! Snapshots of a pool.
 
 use std::fmt;
 use std::time::Duration;
@@ -84,7 +84,7 @@ pub struct PoolView {
     pub retiring: usize,
     /// The number of requests that wait; none any more after the pool was closed.
     pub waiting: usize,
-    /// So long the first of them waits, if it has a limit.
+    /// The time that the first of them has waited, if it has a limit.
     pub oldest_wait: Option<Duration>,
     /// Each slot, by number: those of the pool, and after them those that are to retire.
     pub each: Vec<SlotView>,
@@ -100,7 +100,7 @@ pub struct SlotView {
     pub state: SlotState,
     /// The hold that uses it, or has used it last if it is quarantined.
     pub fence: Option<Fence>,
-    /// So long ago it was taken.
+    /// The time since it was taken.
     pub age: Option<Duration>,
     /// The rest of its lease, if it has one.
     pub remaining: Option<Duration>,

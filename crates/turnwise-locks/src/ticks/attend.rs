@@ -67,7 +67,7 @@ struct Attendant<F> {
 
 /// The farthest look (ATTEND-3).
 const FARTHEST: Duration = Duration::from_secs(60);
-/// So soon at the earliest, if the next tick is not later than this one.
+/// The soonest look, if the next tick is not later than this one.
 const SOONEST: Duration = Duration::from_secs(1);
 
 /// [`OncePerTick::attend`](super::OncePerTick::attend).

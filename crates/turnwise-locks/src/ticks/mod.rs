@@ -195,7 +195,7 @@ impl OncePerTick {
         self.with(|shared| shared.timers = Some(timers))
     }
 
-    /// Where jobs run that are [attended](Self::attend); without this, in
+    /// Sets the executor of jobs that are [attended](Self::attend). Without this, it is
     /// [`ThreadPool::global`](turnwise::ThreadPool::global).
     #[must_use]
     pub fn executor(self, executor: impl Executor + 'static) -> Self {

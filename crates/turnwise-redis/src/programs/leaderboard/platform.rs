@@ -27,9 +27,9 @@ const POLL: Duration = Duration::from_millis(20);
 enum Doom {
     /// As soon as it runs.
     AtOnce,
-    /// When its request is stored, while it drains.
+    /// Once its request is stored, while it drains.
     Stored,
-    /// When it asks for another host. The request is not accepted.
+    /// As it asks for another host. The request is not accepted.
     HandsOver,
 }
 
