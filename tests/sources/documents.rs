@@ -1,11 +1,12 @@
-//! Pictures of the documents agree with their data.
+//! Pictures and tables of the documents agree with their sources.
 //!
 //! - `docs/charts/actors.svg` is drawn from the table "Programs of actors" of
 //!   `docs/performance.md`;
 //! - each `docs/charts/NAME.md` is `NAME.svg` as a link that needs no file beside it, because
-//!   rustdoc's pages have none.
+//!   rustdoc's pages have none;
+//! - `DESIGN.md` has the steps of the table in `src/mailbox/word.rs`, in its order.
 //!
-//! `BLESS=1 cargo test --all-features --test sources` writes them again.
+//! `BLESS=1 cargo test --all-features --test sources` writes the pictures again.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -115,4 +116,24 @@ fn charts_agree_with_the_documents() {
         let link = format!("[{name}]: {}\n", data_uri(&svg));
         expect(&charts().join(name).with_extension("md"), &link);
     }
+}
+
+/// Returns the names of the steps in a table of transitions: the first word in backticks of each
+/// row that begins with one.
+fn steps(text: &str) -> Vec<&str> {
+    text.lines()
+        .map(|line| line.trim_start_matches("//! "))
+        .skip_while(|line| !line.starts_with("| `claim`"))
+        .take_while(|line| line.starts_with('|'))
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect()
+}
+
+#[test]
+fn the_design_has_every_step_of_the_word() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let design = fs::read_to_string(root.join("DESIGN.md")).unwrap();
+    let word = fs::read_to_string(root.join("src/mailbox/word.rs")).unwrap();
+    assert!(steps(&word).len() > 10);
+    assert_eq!(steps(&design), steps(&word));
 }
