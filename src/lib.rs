@@ -13,6 +13,7 @@
 //! [changes]: https://docs.rs/crate/turnwise/latest/source/CHANGELOG.md
 //!
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 mod actor;
