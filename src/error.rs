@@ -391,7 +391,7 @@ pub enum StopCause {
     /// A turn panicked, after as many restarts as it may have
     /// ([`PanicPolicy::restart_within`](crate::PanicPolicy::restart_within)).
     GaveUp {
-        /// How many it has had, within the time that counts.
+        /// The number of restarts it has had, within the time that counts.
         restarts: u32,
         /// The last panic.
         panic: TurnPanic,

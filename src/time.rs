@@ -106,7 +106,7 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// How long a caller may wait. A `Duration` is a limit; a zero one is [`Limit::Immediate`].
+/// The time that a caller may wait. A `Duration` is a limit; a zero one is [`Limit::Immediate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// As long as it takes.

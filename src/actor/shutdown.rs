@@ -63,12 +63,12 @@ use crate::wait_list::{Entry, Place, Waiter};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// How many ended without a stop by this call: all that they had accepted was run, unless a
+    /// The number that ended without a stop by this call: all that they had accepted ran, unless a
     /// turn's panic, the loss of their executor, or another call had stopped them. Of two shutdowns
     /// at once, the one whose limit passes stops the actors; the report of the other counts them
     /// here.
     pub ended: usize,
-    /// How many were stopped when the time was over, and have ended.
+    /// The number that was stopped when the time was over, and has ended.
     pub stopped: usize,
     /// Those that have not ended, by name, or by the type of their state: a turn of theirs is under
     /// way, or their executor, or the fallback, has not come to their end yet. They end with that.

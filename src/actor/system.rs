@@ -198,8 +198,8 @@ impl System {
         spawned.ok_or(BuildError::ShutDown)
     }
 
-    /// How many actors have not ended. Stale on return: one is counted for a moment longer than
-    /// [`ended`](Actor::ended) waits.
+    /// The number of actors that have not ended. Stale on return: one is counted for a moment
+    /// longer than [`ended`](Actor::ended) waits.
     pub fn actors(&self) -> usize {
         self.shared().len()
     }

@@ -198,7 +198,7 @@ impl DrainQueue {
         QueueHandle { shared: self.shared.clone() }
     }
 
-    /// How many drains wait: one per actor that has messages and is not being run. Stale on return.
+    /// The number of drains: one per actor with messages that is not being run. Stale on return.
     pub fn len(&self) -> usize {
         self.shared.state.lock().drains.len()
     }

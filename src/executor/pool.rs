@@ -199,7 +199,7 @@ impl Shutdown {
 }
 
 impl PoolHandle {
-    /// How many workers the pool has. Wait-free.
+    /// The number of workers of the pool. Wait-free.
     pub fn threads(&self) -> usize {
         self.0.workers()
     }

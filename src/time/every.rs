@@ -80,9 +80,9 @@ pub struct Tick {
     pub number: u64,
     /// The moment at which it was due, by the clock of its service.
     pub due: Duration,
-    /// How long after that it was taken up.
+    /// The time from then until it was taken up.
     pub late: Duration,
-    /// How many ticks were dropped since the last one that ran.
+    /// The number of ticks that were dropped since the last one that ran.
     pub dropped: u64,
 }
 

@@ -568,7 +568,7 @@ impl Timers {
         queue.armed.first_key_value().and_then(|(key, _)| key.due.moment())
     }
 
-    /// How many timers are armed; one whose function runs is not. Stale on return.
+    /// The number of armed timers; one whose function runs is not. Stale on return.
     pub fn len(&self) -> usize {
         self.shared().queue.lock().armed.len()
     }
@@ -578,8 +578,8 @@ impl Timers {
         self.len() == 0
     }
 
-    /// How many delayed messages were dropped because their actor was gone, closed, stopped or full
-    /// when they were due.
+    /// The number of delayed messages that were dropped because their actor was gone, closed,
+    /// stopped or full when they were due.
     pub fn undelivered(&self) -> u64 {
         self.shared().queue.lock().undelivered
     }

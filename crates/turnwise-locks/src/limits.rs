@@ -1,4 +1,4 @@
-//! How long a run may wait, and how long it should take.
+//! The time that a run may wait, and the time that it should take.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use turnwise::Limit;
 
 use crate::user_code::{catch, discard};
 
-/// How long a run, or a request for a lock, a permit or a slot, waits for its turn, and how long it
-/// may take then: two durations that cannot be mixed up, for a `Duration` alone is neither.
+/// The time that a run, or a request for a lock, a permit or a slot, waits for its turn, and the
+/// time that it may take then: two durations that cannot be mixed up.
 ///
 /// The wait is measured once, from the call to the start. A wait of zero is one immediate attempt
 /// that overtakes no other; an executor has a millisecond to begin it.

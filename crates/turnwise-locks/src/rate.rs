@@ -25,7 +25,7 @@ use crate::map::{Entries, Entry, Map};
 use crate::registry::{AsKey, Own};
 use crate::user_code::{ignore, owning};
 
-/// How many permits a key gets in a time, and how many at once.
+/// The number of permits that a key gets in a time, and at once.
 ///
 /// # Examples
 /// ```
@@ -294,7 +294,7 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
         EntryRef { all: self, key }
     }
 
-    /// How many permits of a key could be taken now. Stale on return.
+    /// The number of permits of a key that could be taken now. Stale on return.
     pub fn available<Q>(&self, key: &Q) -> u32
     where
         K: Borrow<Q>,
@@ -307,7 +307,7 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
         rate.burst.saturating_sub(u32::try_from(missing).unwrap_or(u32::MAX))
     }
 
-    /// How many keys are known: those whose burst is not whole, and others that are not forgotten
+    /// The number of known keys: those whose burst is not whole, and others that are not forgotten
     /// yet. Stale on return.
     pub fn known(&self) -> usize {
         self.inner.full_at.len()

@@ -25,14 +25,14 @@ pub enum Refused<E> {
     Busy,
     /// Its turn did not come in time.
     TimedOut {
-        /// How long it has waited.
+        /// The time that it has waited.
         waited: Duration,
     },
     /// Its turn was not to be expected in time, so it took no place in the queue
     /// ([`Limits::refuse_early`](crate::Limits::refuse_early)).
     /// Those whose answers are out count until their batch is over: so the wait may be too long.
     Expected {
-        /// How long it would have waited, by how long entries have taken lately.
+        /// The time that it would have waited, by that of the latest entries.
         wait: Duration,
     },
     /// The ledger could not enter it. The others of its pass are not concerned.

@@ -49,7 +49,7 @@ pub struct Admitted<R> {
     pub place: u64,
 }
 
-/// How an admission stands, by what is committed.
+/// The progress of an admission, by what is committed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
@@ -320,7 +320,7 @@ where
 }
 
 impl<Id, L: Ledger<Id>> Admission<Id, L> {
-    /// How it stands. All who heard "in" before the call are counted. Holds a mutex for some
+    /// Its progress. All who heard "in" before the call are counted. Holds a mutex for some
     /// instructions.
     pub fn status(&self) -> Status {
         let Shown { count, limit, closed, .. } = *self.board.shown.0.lock();

@@ -20,7 +20,7 @@ pub enum RunError<R = ()> {
     Overran {
         /// The value that it returned.
         value: R,
-        /// How much longer than the lease.
+        /// The time beyond the lease.
         by: Duration,
     },
     /// It had begun, and was dropped at an await: its destructors have run, and the state it had is

@@ -645,7 +645,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
 }
 
 impl<K, S> Keyed<K, S> {
-    /// How many keys live: those that are used. Stale on return.
+    /// The number of live keys: those that are used. Stale on return.
     ///
     /// # Examples
     /// ```

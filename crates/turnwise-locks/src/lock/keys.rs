@@ -67,9 +67,9 @@ pub struct LockInfo {
     pub holders: usize,
     /// The fence of the oldest hold.
     pub fence: Option<Fence>,
-    /// How many times its owner holds it.
+    /// The number of times that its owner holds it.
     pub count: usize,
-    /// How long it is held: for requests with limits, or that came after the first look at these
+    /// The time that it is held: for requests with limits, or after the first look at these
     /// locks.
     pub held_for: Option<Duration>,
     /// The rest of its lease, if it has one.
@@ -78,10 +78,10 @@ pub struct LockInfo {
     pub exclusive: bool,
     /// The number of requests that wait.
     pub waiting: usize,
-    /// How long the first of them waits: one with limits, or that came after the first look at
+    /// The time that the first of them waits: one with limits, or after the first look at
     /// these locks.
     pub oldest_wait: Option<Duration>,
-    /// How long a request that came now would wait, as far as is known.
+    /// The time that a request would wait now, as far as is known.
     pub expected_wait: Duration,
 }
 
@@ -415,7 +415,7 @@ macro_rules! by_key {
         }
 
         impl<K: Send + Sync + 'static> $name<K> {
-            /// How many keys are used: held, waited for, or kept by a guard that was lost and not
+            /// The number of used keys: held, waited for, or kept by a guard that was lost and not
             /// dropped. Stale on return.
             pub fn len(&self) -> usize {
                 self.keys.len()

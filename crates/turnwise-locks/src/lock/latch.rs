@@ -92,7 +92,7 @@ impl Latch {
         Some(left)
     }
 
-    /// How many times are left. Stale on return. May block, as [`count_down`](Self::count_down).
+    /// The count that is left. Stale on return. May block, as [`count_down`](Self::count_down).
     pub fn count(&self) -> u64 {
         self.shared.count.lock().left
     }

@@ -267,7 +267,7 @@ where
         values.find(hash, |entry| entry.key.borrow() == key).is_some()
     }
 
-    /// How many keys have a value, those that are locked included. Stale on return.
+    /// The number of keys with a value, locked ones included. Stale on return.
     pub fn len(&self) -> usize {
         self.values().shards.sum(Table::len)
     }

@@ -24,7 +24,7 @@ guard! {
 }
 
 impl Permit {
-    /// How many permits it has.
+    /// The number of its permits.
     pub fn permits(&self) -> u64 {
         self.held.weight()
     }
@@ -118,7 +118,7 @@ pub struct SemaphoreInfo {
     pub available: u64,
     /// The number of requests that wait.
     pub waiting: usize,
-    /// How long the first of them waits: one with limits, or that came after the first look at this
+    /// The time that the first of them waits: one with limits, or after the first look at this
     /// semaphore.
     pub oldest_wait: Option<Duration>,
 }
@@ -275,8 +275,8 @@ impl Semaphore {
         }
     }
 
-    /// How many permits a request would get at once: none while another one waits. Stale on return.
-    /// Wait-free.
+    /// The number of permits that a request would get at once: none while another waits. Stale on
+    /// return. Wait-free.
     ///
     /// # Examples
     /// ```

@@ -101,7 +101,7 @@ impl Attendance {
         self.alarm.runs.load(Ordering::Relaxed)
     }
 
-    /// How many of them have panicked.
+    /// The number of them that have panicked.
     pub fn panics(&self) -> u64 {
         // Ordering: Relaxed. As above.
         self.alarm.panics.load(Ordering::Relaxed)

@@ -285,7 +285,7 @@ impl OncePerTick {
         attend::attend(&self.shared, job, missed, f)
     }
 
-    /// How many jobs the book knows: those of this tick, those that run, and others that are not
+    /// The number of known jobs: those of this tick, those that run, and others that are not
     /// forgotten yet, which is done when their number has doubled.
     pub fn known(&self) -> usize {
         self.shared.book.lock().jobs.len()
