@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use turnwise::time::Sleep;
-use turnwise::{AbortHandle, Actor, AskError, Cycle, Limit, Reason, Reply, WaitError};
+use turnwise::{AbortHandle, Actor, AskError, Cycle, Limit, Reason, Reply};
 
 use super::error::{NotStarted, RunError};
 use super::turn::{Ended, as_try};
@@ -147,18 +147,27 @@ impl<R> Open<R> {
                 Err(reply) => awaited(reply),
             };
         }
-        let (this, left) = owning(self, |this| this.left());
+        let wait = |this: &mut Self| this.reply.wait_by_ref(this.left());
+        let (this, waited) = owning(self, wait);
         let Open { reply, wait, time, mailbox, .. } = this;
-        let ended = match reply.within(left) {
-            Ok(ended) => ended,
-            Err(WaitError::Ask(error)) => Ended::Not(error.into()),
-            Err(WaitError::Cancelled(_)) => {
-                let called = wait.map_or(Duration::ZERO, |wait| wait.called);
-                Ended::late(time.now().saturating_sub(called))
+        let ended = match waited {
+            Ok(Some(ended)) => ended,
+            Ok(None) => match reply.cancel() {
+                Ok(()) => {
+                    let called = wait.map_or(Duration::ZERO, |wait| wait.called);
+                    Ended::late(time.now().saturating_sub(called))
+                }
+                // It has begun: it has no limit any more.
+                Err(reply) => awaited(reply),
+            },
+            // What has not begun was withdrawn.
+            Err(AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock), _)) => {
+                match reply.cancel() {
+                    Ok(()) => Ended::Not(NotStarted::from(reason).into()),
+                    Err(reply) => awaited(reply),
+                }
             }
-            // It has begun: it has no limit any more.
-            Err(WaitError::TimedOut(reply)) => awaited(reply),
-            Err(_) => unreachable!("a wait ends in one of three ways"),
+            Err(error) => Ended::Not(error.into()),
         };
         ended.about(|| mailbox.name())
     }

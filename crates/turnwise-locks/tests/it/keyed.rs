@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::common::{must_end, size};
 use turnwise::executor::{Blocking, DrainQueue};
 use turnwise::time::Timers;
-use turnwise::{ThreadPool, VirtualClock};
+use turnwise::{Actor, Reason, ThreadPool, VirtualClock};
 use turnwise_locks::admission::{Admission, InMemory, Refused};
 use turnwise_locks::{Keyed, Limits, NotStarted, Run, RunError};
 
@@ -873,6 +873,35 @@ fn a_wait_of_zero_does_not_wait_for_a_pool() {
 }
 
 /// Those that wait are counted, whatever call they came by, and give their places back.
+#[test]
+fn a_run_that_has_begun_is_not_refused_as_not_started() {
+    must_end(|| {
+        let keyed = Keyed::new();
+        let (begin, begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let (come, came) = mpsc::channel();
+        let other = thread::spawn(move || {
+            let starts = |_: &mut ()| {
+                // It begins on this thread, when the turn that starts it is over.
+                let run = keyed.start("a", Limits::NONE, move |()| {
+                    begin.send(()).unwrap();
+                    ended.recv().unwrap();
+                });
+                come.send(run).unwrap();
+            };
+            keyed.run("a", starts).unwrap();
+        });
+        let run: Run<()> = came.recv().unwrap();
+        begun.recv().unwrap();
+        let pool = ThreadPool::builder().threads(1).blocking(Blocking::Refuse).build().unwrap();
+        let waits = Actor::builder().executor(pool.handle()).spawn(()).unwrap();
+        let refused = waits.call(move |()| run.wait()).wait().unwrap();
+        assert_eq!(refused, Err(RunError::NotAwaited(Reason::WouldBlock)));
+        end.send(()).unwrap();
+        other.join().unwrap();
+    });
+}
+
 #[test]
 fn a_key_takes_as_many_waiting_runs_as_it_may() {
     fn full<R>(outcome: Result<R, impl Into<RunError<R>>>) -> bool {
