@@ -8,6 +8,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,6 +72,11 @@ pub(crate) struct Client {
     /// The thread ends when this, and that of all other clients, is dropped.
     _stop: Arc<oneshot::Sender<()>>,
 }
+
+// A panic of the program leaves nothing half changed here: its code does not run under these locks,
+// and a store answers each call on its own.
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
 
 impl Client {
     /// Starts a client of each store, with one thread for all, or in the current runtime.

@@ -7,8 +7,9 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -71,10 +72,12 @@ type CleanUp<T, E> = Box<dyn Fn(SlotId, Option<T>) -> Result<(), E> + Send + Syn
 type OnQuarantine<E> = Box<dyn Fn(SlotId, &SlotError<E>) + Send + Sync>;
 
 /// The place of a job, and the value of its set-up, which it leads to.
-pub struct Slot<T> {
+pub struct Slot<T = (), E = Infallible> {
     guard: Guard,
     id: SlotId,
     value: T,
+    /// The error of its pool, which slots in process name, too.
+    error: PhantomData<fn() -> E>,
 }
 
 /// Why a job was not run.
@@ -227,7 +230,7 @@ impl<T, E> SlotPool<T, E> {
     pub fn run<R>(
         &self,
         limits: impl Into<Limits>,
-        job: impl FnOnce(&mut Slot<T>) -> R,
+        job: impl FnOnce(&mut Slot<T, E>) -> R,
     ) -> Result<R, RunSlotError<R, E>> {
         let guard = self.slots.acquire(self.limits(limits)).wait().map_err(SlotError::NotAcquired);
         let guard = guard.map_err(RunSlotError::NotStarted)?;
@@ -242,7 +245,7 @@ impl<T, E> SlotPool<T, E> {
             }
         };
         let ended = catch_unwind(AssertUnwindSafe(|| job(&mut slot)));
-        let Slot { guard, id, value } = slot;
+        let Slot { guard, id, value, .. } = slot;
         let cleaned = self.clean(id, Some(value));
         let released = guard.end(cleaned.is_err()).wait();
         result(id, ended, cleaned, released)
@@ -256,7 +259,7 @@ impl<T, E> SlotPool<T, E> {
     pub async fn run_async<R>(
         &self,
         limits: impl Into<Limits>,
-        job: impl AsyncFnOnce(&mut Slot<T>) -> R,
+        job: impl AsyncFnOnce(&mut Slot<T, E>) -> R,
     ) -> Result<R, RunSlotError<R, E>> {
         let guard = self.slots.acquire(self.limits(limits)).await.map_err(SlotError::NotAcquired);
         let guard = guard.map_err(RunSlotError::NotStarted)?;
@@ -272,7 +275,7 @@ impl<T, E> SlotPool<T, E> {
         };
         // A panic drops the guard: the place stays dirty, and the next job there cleans it up.
         let returned = job(&mut slot).await;
-        let Slot { guard, id, value } = slot;
+        let Slot { guard, id, value, .. } = slot;
         let cleaned = self.clean(id, Some(value));
         let released = guard.end(cleaned.is_err()).await;
         result(id, Ok(returned), cleaned, released)
@@ -312,7 +315,7 @@ impl<T, E> SlotPool<T, E> {
         &self,
         guard: Guard,
         begun: Result<bool, LockError>,
-    ) -> Result<Slot<T>, (SlotError<E>, Left)> {
+    ) -> Result<Slot<T, E>, (SlotError<E>, Left)> {
         let dirty = match begun {
             Ok(dirty) => dirty,
             Err(error) => return Err((SlotError::NotAcquired(error), None)),
@@ -323,7 +326,7 @@ impl<T, E> SlotPool<T, E> {
             return Err((error, Some((guard, true))));
         }
         let failed = match catch_unwind(AssertUnwindSafe(|| (self.hooks.set_up)(id))) {
-            Ok(Ok(value)) => return Ok(Slot { guard, id, value }),
+            Ok(Ok(value)) => return Ok(Slot { guard, id, value, error: PhantomData }),
             Ok(Err(error)) => Ok(SlotError::SetUp(error)),
             Err(panic) => Err(panic),
         };
@@ -353,7 +356,7 @@ fn result<R, E>(
     }
 }
 
-impl<T> Slot<T> {
+impl<T, E> Slot<T, E> {
     /// The number of the place, from 0.
     pub fn id(&self) -> SlotId {
         self.id
@@ -390,7 +393,7 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T> Deref for Slot<T> {
+impl<T, E> Deref for Slot<T, E> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -398,11 +401,15 @@ impl<T> Deref for Slot<T> {
     }
 }
 
-impl<T> DerefMut for Slot<T> {
+impl<T, E> DerefMut for Slot<T, E> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.value
     }
 }
+
+// Whatever the hooks are: each job has a place to itself.
+impl<T, E> UnwindSafe for SlotPool<T, E> {}
+impl<T, E> RefUnwindSafe for SlotPool<T, E> {}
 
 impl<T, E> Clone for SlotPool<T, E> {
     fn clone(&self) -> Self {
@@ -422,7 +429,7 @@ impl<T, E> fmt::Debug for SlotPoolBuilder<T, E> {
     }
 }
 
-impl<T> fmt::Debug for Slot<T> {
+impl<T, E> fmt::Debug for Slot<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot").field("id", &self.id).finish_non_exhaustive()
     }

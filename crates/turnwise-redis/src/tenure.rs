@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, pending};
+use std::panic::RefUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -20,6 +21,9 @@ pub(crate) struct Tenure {
     /// The number of guards that want the hold renewed. It is renewed while there is one.
     renewers: AtomicUsize,
 }
+
+// Each field is one value. The channel says so of itself only without a feature of tokio.
+impl RefUnwindSafe for Tenure {}
 
 impl Tenure {
     pub(crate) fn new(until: Moment, renewed: bool) -> Arc<Tenure> {

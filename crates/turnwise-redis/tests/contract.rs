@@ -129,7 +129,7 @@ contract! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let started = AtomicBool::new(false);
-            let never = async |_: &mut Slot<i32>| {
+            let never = async |_: &mut Slot<i32, _>| {
                 started.store(true, SeqCst);
                 std::future::pending::<()>().await
             };
@@ -152,7 +152,7 @@ contract! {
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
         assert!(panicked.is_err());
         assert_eq!(cleaned.lock().unwrap().len(), 4);
-        let last = pools[0].run_async(Limits::NONE, async |slot: &mut Slot<i32>| slot.fence());
+        let last = pools[0].run_async(Limits::NONE, async |slot: &mut Slot<i32, _>| slot.fence());
         assert!(runtime.block_on(last).is_ok());
         assert_eq!(cleaned.lock().unwrap().len(), 5);
         // A set-up that fails has its place cleaned up.

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use support::{Server, until};
 use tokio::sync::Notify;
 use turnwise_redis::step::{Op, Step};
 use turnwise_redis::{
-    Called, Guard, Limits, LockError, MemoryStore, NoticeSink, Owner, Remote, Store,
+    Called, Guard, Limits, LockError, Locks, MemoryStore, NoticeSink, Owner, Remote, Slot,
+    SlotPool, Slots, Store,
 };
 
 const LEASE: Duration = Duration::from_millis(300);
@@ -329,4 +331,14 @@ fn all_waiters_of_an_owner_are_granted() {
     let guard = locks.lock_as(&me, "a", Limits::NONE).wait().unwrap();
     let granted = waits.wait_timeout(Duration::from_secs(20)).expect("it is granted").unwrap();
     assert_eq!(granted.fence(), guard.fence());
+}
+
+#[test]
+fn objects_are_used_in_code_that_may_panic() {
+    fn both<T: UnwindSafe + RefUnwindSafe>() {}
+    both::<Locks>();
+    both::<Guard>();
+    both::<Slots>();
+    both::<SlotPool<Vec<u8>, String>>();
+    both::<Slot<Vec<u8>, String>>();
 }

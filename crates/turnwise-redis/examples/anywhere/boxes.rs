@@ -8,7 +8,8 @@
         .build()?;
     let mut output = Vec::new();
     for command in ["compile", "run", "break the box"] {
-        let ran = boxes.run(Limits::wait(Duration::from_secs(5)), |folder| folder.execute(command));
+        let job = |folder: &mut Slot<Folder, String>| folder.execute(command);
+        let ran = boxes.run(Limits::wait(Duration::from_secs(5)), job);
         output.push(match ran {
             Ok(said) => said,
             Err(RunSlotError::CleanUp { value, slot, error }) => format!("{value}, {slot}: {error}"),

@@ -17,7 +17,7 @@ type Said = Result<String, Box<dyn Error + Send + Sync>>;
 /// The four programs in this process.
 pub(crate) async fn here() -> Result<[String; 4], Box<dyn Error + Send + Sync>> {
     use turnwise_locks::ReleaseError;
-    use turnwise_locks::slots::RunSlotError;
+    use turnwise_locks::slots::{RunSlotError, Slot};
     use turnwise_locks::ticks::NotMine;
     let lock: Said = async {
         let locks = Locks::new();
@@ -45,7 +45,7 @@ pub(crate) async fn here() -> Result<[String; 4], Box<dyn Error + Send + Sync>> 
 /// The four programs over a store.
 pub(crate) async fn far(remote: &Remote) -> Result<[String; 4], Box<dyn Error + Send + Sync>> {
     use turnwise_redis::ReleaseError;
-    use turnwise_redis::slots::RunSlotError;
+    use turnwise_redis::slots::{RunSlotError, Slot};
     use turnwise_redis::ticks::NotMine;
     let lock: Said = async {
         let locks = remote.locks();

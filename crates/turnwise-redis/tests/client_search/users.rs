@@ -251,7 +251,7 @@ impl Host {
             self.think().await;
             let (limits, wait) = self.limits();
             let (sim, net) = (&self.sim, &self.net);
-            let job = async |slot: &mut turnwise_redis::Slot<()>| {
+            let job = async |slot: &mut turnwise_redis::Slot<(), _>| {
                 let (lasts, name) = (until(), format!("desks/{}", slot.guard().place()));
                 let held = Held::Until(Arc::downgrade(&lasts));
                 let lives = |lasts: &Mutex<Instant>| {

@@ -157,7 +157,7 @@ pub fn abandon_job(pool: &SlotPool<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (begun, has_begun) = tokio::sync::oneshot::channel();
-        let never = async |_: &mut Slot<()>| {
+        let never = async |_: &mut Slot<(), _>| {
             begun.send(()).unwrap();
             std::future::pending::<()>().await
         };
