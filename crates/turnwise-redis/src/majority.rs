@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  round 1   Acquire(token) ──▶ all nodes         a majority grants, each by a fence of its own
-//!  round 2   Confirm(token, greatest + 1) ──▶ those   a majority still holds, and writes it down
+//!  round 2   Confirm(token, greatest + 1) ──▶ all     a majority still holds, and writes it down
 //!  later     Confirm(token, the same) ──▶ all     each third of the lease: a majority renews
 //!  the end   Leave(token) ──▶ all                 also those that have not answered, until they do
 //! ```
@@ -10,8 +10,9 @@
 //! - MAJORITY-1: two majorities share a node. There the earlier hold's fence was stored before the
 //!   later hold was granted, so the later fence is greater; or the earlier token no longer held
 //!   there when it came to be confirmed, and was refused. So fences increase whatever clocks say.
-//! - MAJORITY-2: a node counts for a hold only while its token holds there with no greater fence: a
-//!   late copy of round 1 may begin another hold after a later client's.
+//! - MAJORITY-2: a node counts for a hold only while its token holds there, and only if no hold
+//!   before it had so great a fence there: a late copy of round 1 may begin another hold after a
+//!   later client's. The fence of the node's own grant may be greater, if it granted late.
 //! - MAJORITY-3: a hold lasts from before its last confirmation was sent, less the drift of clocks.
 //! - MAJORITY-4: each attempt has a token of its own, which is left on all nodes when the attempt
 //!   fails.

@@ -62,6 +62,8 @@ pub(crate) struct Record {
     holders: BTreeMap<u32, Holder>,
     /// The fence of the last hold.
     fence: u64,
+    /// The fence before the last grant: no hold before that one had a greater one.
+    before: u64,
     /// Places in which a job has begun and not ended: its token, and whether the place was dirty
     /// before.
     begun: BTreeMap<u32, (Token, bool)>,
@@ -265,6 +267,7 @@ impl Record {
         until: u64,
         waits: bool,
     ) -> Answer {
+        self.before = self.fence;
         self.fence = now.max(self.fence + 1).max(above + 1);
         self.holders.insert(place, Holder { token, until, fence: self.fence, waits });
         Answer::Granted { fence: self.fence, place }
@@ -329,10 +332,11 @@ impl Record {
     }
 
     fn confirm(&mut self, now: u64, token: &Token, fence: u64, lease: Duration) -> Answer {
+        let before = self.before;
         match self.holding(token) {
-            // A greater number is that of a later hold, which a late copy of its request began.
-            Some((_, holder)) if holder.fence <= fence => {
-                holder.fence = fence;
+            // Otherwise a late copy of its request began another hold, after one of a later client.
+            Some((_, holder)) if fence > before => {
+                holder.fence = holder.fence.max(fence);
                 holder.lasts(now.saturating_add(micros(lease)));
                 self.fence = self.fence.max(fence);
                 Answer::Held

@@ -110,12 +110,13 @@ pub enum Step {
         /// The lease.
         lease: Duration,
     },
-    /// Raises the fence of a hold, and starts its lease anew, if it still holds with no greater
-    /// fence: the second round of a [`Majority`](crate::Majority).
+    /// Raises the fence of a hold to this one at least, and starts its lease anew, if it still
+    /// holds and no hold before it had so great a fence: the second round of a
+    /// [`Majority`](crate::Majority).
     Confirm {
         /// The hold.
         token: Token,
-        /// The new fence.
+        /// The fence.
         fence: u64,
         /// The lease, unless the hold is confirmed again.
         lease: Duration,
@@ -244,7 +245,7 @@ pub enum Answer {
     /// To `Renew` and `Confirm`: the request holds for the lease, which begins now.
     Held,
     /// To `Renew` and `Begin`: the request no longer holds. To `Confirm`: it no longer holds, or
-    /// holds with a greater fence.
+    /// another hold before it had a fence as great.
     Lost,
     /// To `Leave` and `End`: the request has held until now, or an earlier copy of it has released
     /// the place.

@@ -34,7 +34,7 @@ fn steps() -> impl Strategy<Value = Step> {
                 let renewal = |(token, place)| Renewal { key: String::new(), token, place };
                 Step::RenewAll { renewals: holds.into_iter().map(renewal).collect(), lease }
             }),
-        2 => (tokens(), prop_oneof![1 => Just(0), 3 => GREAT..GREAT + 9], times())
+        2 => (tokens(), prop_oneof![1 => 0..2u64, 3 => GREAT..GREAT + 9], times())
             .prop_map(|(token, fence, lease)| Step::Confirm { token, fence, lease }),
         4 => (tokens(), prop::bool::weighted(0.2))
             .prop_map(|(token, late)| Step::Leave { token, late }),

@@ -12,10 +12,11 @@ use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 use support::faulty::Faulty;
 use support::proxy::{Fate, Proxy};
 use support::{Server, until};
+use tokio::sync::watch;
 use turnwise_redis::step::{Answer, Op, Step};
 use turnwise_redis::{
-    Fenced, Limits, LockError, Majority, MajorityBuilder, MajorityError, MajorityGuard,
-    MemoryStore, RedisStore, ReleaseError, Store,
+    Called, Fenced, Limits, LockError, Majority, MajorityBuilder, MajorityError, MajorityGuard,
+    MemoryStore, NoticeSink, RedisStore, ReleaseError, Store,
 };
 
 const LEASE: Duration = Duration::from_millis(600);
@@ -165,7 +166,7 @@ fn names_and_leases_that_cannot_be() {
     assert!(builder().prefix("").over(stores(3)).is_err());
 }
 
-/// Locks `a` on all servers. One that grants it later than the others does not count for the hold.
+/// Locks `a` on all servers. One that grants it late counts when the hold is confirmed there.
 fn held_by_all(majority: &Majority, servers: &[Server]) -> MajorityGuard {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = |server: &Server| RedisStore::new(&server.url(), "test", LEASE).unwrap();
@@ -182,6 +183,56 @@ fn held_by_all(majority: &Majority, servers: &[Server]) -> MajorityGuard {
         })
     });
     held.unwrap()
+}
+
+/// A store that answers when it is open.
+#[derive(Debug)]
+struct Gate {
+    store: MemoryStore,
+    open: watch::Sender<bool>,
+}
+
+impl Store for Gate {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        Box::pin(async move {
+            let _ = self.open.subscribe().wait_for(|open| *open).await;
+            self.store.call(op).await
+        })
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.store.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.store.forget(client);
+    }
+}
+
+#[test]
+fn a_server_that_grants_late_counts() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let gate = |open| {
+        let (store, open) = (MemoryStore::new(), watch::Sender::new(open));
+        Arc::new(Gate { store, open })
+    };
+    let nodes = [gate(true), gate(true), gate(false)];
+    let stores = nodes.iter().map(|node| node.clone() as Arc<dyn Store>);
+    // Requests to a closed one wait for a while.
+    let majority = builder().lease(LEASE * 5).answer_within(LEASE * 5).over(stores).unwrap();
+    let guard = majority.lock("a").wait().unwrap();
+    nodes[2].open.send_replace(true);
+    let look = Op { key: "test:{majority:a}".to_owned(), places: 1, above: 0, step: Step::Look };
+    until("the third has granted it", || {
+        let seen = runtime.block_on(nodes[2].store.call(&look)).unwrap();
+        matches!(seen, Answer::Seen { holders, fence, .. }
+            if holders.len() == 1 && fence > guard.fence().number())
+    });
+    nodes[0].open.send_replace(false);
+    let began = Instant::now();
+    until("some leases are over", || began.elapsed() > LEASE * 10 || guard.is_lost());
+    assert!(!guard.is_lost());
+    guard.release().wait().unwrap();
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  idle ─▶ asks: Acquire to all ─▶ a majority granted ─▶ confirms: Confirm { greatest fence + 1 }
-//!                     │                                       │ to the nodes that granted
+//!                     │                                       │ to all
 //!                     └──▶ gives up: Leave to all ◀───────────┤
 //!                                   ▲                         ▼ a majority confirmed, in time
 //!                                   └─────────────────────── holds ◀─▶ Confirm again: renews
@@ -20,6 +20,7 @@
 //! | SEARCH-4   | Clocks at one rate: each confirmed hold has a greater fence than all before.        |
 //! | SEARCH-5   | Clocks at one rate: at most one client holds.                                       |
 //! | SEARCH-6   | A fenced resource refuses writes of an earlier hold after one of a later hold.      |
+//! | SEARCH-7   | A node whose first grant is still held confirms it, however late it was granted.    |
 //!
 //! SEARCH-1 to SEARCH-3 hold whatever clocks say, because two majorities share a node. There the
 //! earlier fence was stored before the later hold was granted, which got a greater one; or the
@@ -74,6 +75,8 @@ enum Planted {
     NoToken,
     /// A node confirms by the token alone, although a late copy began another hold of it.
     NoFence,
+    /// A node does not confirm a hold that it granted after the others, by a greater fence.
+    OwnFence,
     /// One confirmation is enough.
     Minority,
     /// A node that has lost its data takes part at once.
@@ -95,6 +98,8 @@ struct Setting {
     leaves: bool,
     /// True if SEARCH-1, SEARCH-2 and SEARCH-4 are left to the resource: SEARCH-6.
     writes: bool,
+    /// True if SEARCH-7 is checked.
+    grants: bool,
     faults: Faults,
     last: u8,
 }
@@ -107,6 +112,7 @@ const USUAL: Setting = Setting {
     renews: false,
     leaves: false,
     writes: false,
+    grants: false,
     faults: NONE,
     last: 3,
 };
@@ -121,6 +127,8 @@ struct Node {
     away: u8,
     /// The fence that was confirmed last.
     confirmed: u8,
+    /// The client of its first grant, a bit, or all bits if there was a second one: for SEARCH-7.
+    granted: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -232,12 +240,24 @@ impl Table {
             _ => false,
         }
     }
+
+    /// True if a client holds at a node whose last fence is greater than this one.
+    fn holds_above(&self, record: u32, now: u8, client: usize, fence: u8) -> bool {
+        let mut record = self.records[record as usize].clone();
+        match record.step(now.into(), 1, 0, &Step::Look, &mut Vec::new()) {
+            Answer::Seen { holders, fence: last, .. } => {
+                let token = Token::new("c", client as u64);
+                holders.iter().any(|(_, by, _)| *by == token) && last > fence.into()
+            }
+            _ => unreachable!(),
+        }
+    }
 }
 
 impl World {
     fn first(setting: &Setting, table: &mut Table) -> World {
         let record = table.number(Record::default());
-        let node = |offset| Node { record, offset, away: 0, confirmed: 0 };
+        let node = |offset| Node { record, offset, away: 0, confirmed: 0, granted: 0 };
         World {
             // Clocks that are behind are not below one.
             now: 4,
@@ -286,7 +306,7 @@ impl World {
                 let at_once = setting.planted == Planted::BackAtOnce;
                 let away = if at_once { 0 } else { self.now + LEASE };
                 let Node { offset, .. } = self.nodes[node];
-                lost.nodes[node] = Node { record: 0, offset, away, confirmed: 0 };
+                lost.nodes[node] = Node { record: 0, offset, away, confirmed: 0, granted: 0 };
                 all.push(lost);
             }
         }
@@ -323,9 +343,7 @@ impl World {
                     } else {
                         let fence = greatest + 1;
                         next.carried[client] = fence;
-                        for node in (0..NODES).filter(|&node| this.granted[node] > 0) {
-                            next.net[client][node] |= CONFIRM;
-                        }
+                        (0..NODES).for_each(|node| next.net[client][node] |= CONFIRM);
                         let phase = Phase::Confirms { fence, sent: self.now, yes: 0 };
                         next.clients[client].phase = phase;
                         next.clients[client].granted = [0; NODES];
@@ -352,6 +370,7 @@ impl World {
                 if setting.renews && self.now < until {
                     let sent = self.now;
                     next.clients[client].phase = Phase::Renews { fence, until, sent, yes: 0 };
+                    next.carried[client] = fence;
                     (0..NODES).for_each(|node| next.net[client][node] |= CONFIRM);
                     all.push(next);
                 }
@@ -438,8 +457,25 @@ impl World {
         let (clock, fence) = ((self.now as i8 + at.offset) as u8, self.carried[client]);
         let (record, mut said) = table.step(at.record, clock, client, kind, fence);
         came.nodes[node].record = record;
+        if matches!(said, Said::Granted(_)) && setting.grants {
+            let again = table.holds_above(at.record, clock, client, 0);
+            came.nodes[node].granted = match at.granted {
+                0 => 1 << client,
+                _ if again => at.granted,
+                _ => u8::MAX,
+            };
+        }
         if kind == CONFIRM {
             let planted = setting.planted;
+            let above = table.holds_above(at.record, clock, client, fence);
+            if planted == Planted::OwnFence && above {
+                said = Said::No;
+            }
+            if above && said == Said::No && at.granted == 1 << client {
+                return Err(format!(
+                    "G1: {client} holds at {node}, which does not confirm {fence}"
+                ));
+            }
             if planted == Planted::NoFence && said == Said::No {
                 // Whatever fence it was granted there, the answer is yes.
                 let (_, asks) = table.step(at.record, clock, client, CONFIRM, u8::MAX);
@@ -482,8 +518,19 @@ impl World {
 
     /// Normalizes the state: equal nodes are not distinguished, and what has no consequence is
     /// removed.
-    fn plain(mut self, setting: &Setting) -> Option<World> {
+    fn plain(mut self, setting: &Setting, table: &mut Table) -> Option<World> {
         for client in 0..CLIENTS {
+            // A node that has not granted it, and will not, confirms nothing.
+            for node in 0..NODES {
+                let Node { record, offset, .. } = self.nodes[node];
+                let clock = (self.now as i8 + offset) as u8;
+                if self.net[client][node] == CONFIRM
+                    && !matches!(setting.planted, Planted::NoCheck | Planted::NoToken)
+                    && !table.holds_above(record, clock, client, 0)
+                {
+                    self.net[client][node] = 0;
+                }
+            }
             let confirms = self.net[client].iter().any(|kinds| kinds & CONFIRM != 0);
             let phase = self.clients[client].phase;
             if !confirms && !matches!(phase, Phase::Holds { .. } | Phase::Renews { .. }) {
@@ -507,8 +554,8 @@ impl World {
         let all_of = |node: usize| {
             let each =
                 |c: usize| (self.net[c][node], self.clients[c].granted[node], yeses[c] >> node & 1);
-            let Node { record, offset, away, confirmed } = self.nodes[node];
-            ((record, offset, away, confirmed), each(0), each(1))
+            let Node { record, offset, away, confirmed, granted } = self.nodes[node];
+            ((record, offset, away, confirmed, granted), each(0), each(1))
         };
         let mut order = [0, 1, 2];
         order.sort_unstable_by_key(|&node| all_of(node));
@@ -535,7 +582,7 @@ fn search(setting: &Setting) -> Result<usize, String> {
     let mut open = vec![first];
     while let Some(world) = open.pop() {
         for next in world.next(setting, &mut table)? {
-            let Some(next) = next.plain(setting) else { continue };
+            let Some(next) = next.plain(setting, &mut table) else { continue };
             if seen.insert(next) {
                 open.push(next);
             }
@@ -565,10 +612,10 @@ fn all_is_well(settings: &[(&str, Setting)]) {
 #[test]
 fn with_clocks_that_run_alike_one_holds_and_fences_increase() {
     all_is_well(&[
-        ("time", USUAL),
+        ("time", Setting { grants: true, ..USUAL }),
         ("messages late and twice, answers lost", Setting { faults: NETWORK, ..TWO_TICKS }),
         ("clients let go", Setting { leaves: true, ..TWO_TICKS }),
-        ("clients renew", Setting { renews: true, ..TWO_TICKS }),
+        ("clients renew", Setting { renews: true, grants: true, ..TWO_TICKS }),
         ("a node forgets, and stays away for a lease", Setting { faults: LOSS, ..USUAL }),
         (
             "the same, clocks are apart by less than that",
@@ -583,10 +630,13 @@ fn whatever_clocks_say_fences_increase() {
     let apart = Setting { offsets: [0, 0, 3], ..lies };
     all_is_well(&[
         ("a clock jumps", Setting { jumps: &[-3, 2], faults: JUMP, ..lies }),
-        ("clocks are apart", Setting { offsets: [-3, 0, 3], ..lies }),
+        ("clocks are apart", Setting { offsets: [-3, 0, 3], grants: true, ..lies }),
         ("clocks are apart, clients write", Setting { writes: true, ..apart }),
-        ("clocks are apart, clients renew", Setting { renews: true, ..apart }),
-        ("clocks are apart, messages late and twice", Setting { faults: NETWORK, ..apart }),
+        ("clocks are apart, clients renew", Setting { renews: true, grants: true, ..apart }),
+        (
+            "clocks are apart, messages late and twice",
+            Setting { faults: NETWORK, grants: true, ..apart },
+        ),
     ]);
 }
 
@@ -614,6 +664,7 @@ fn planted_faults_are_found() {
         (NoCheck, Setting { faults: NETWORK, ..apart }),
         (NoToken, Setting { faults: NETWORK, ..apart }),
         (NoFence, Setting { faults: NETWORK, leaves: true, ..TWO_TICKS }),
+        (OwnFence, Setting { grants: true, ..USUAL }),
         (Minority, apart),
         (BackAtOnce, Setting { faults: LOSS, ..TWO_TICKS }),
     ] {

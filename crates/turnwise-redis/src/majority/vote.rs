@@ -103,8 +103,7 @@ pub(super) struct Asking {
 /// Votes as they arrive.
 pub(super) struct Coming {
     votes: mpsc::UnboundedReceiver<(usize, Vote)>,
-    asked: usize,
-    pub(super) nodes: usize,
+    nodes: usize,
 }
 
 /// How long to wait for the remaining votes.
@@ -144,23 +143,11 @@ impl Asking {
         });
     }
 
-    pub(super) fn some(
-        &self,
-        nodes: impl IntoIterator<Item = usize>,
-        step: &Step,
-        until: Instant,
-    ) -> Coming {
-        let (to, votes) = mpsc::unbounded_channel();
-        let mut asked = 0;
-        for node in nodes {
-            self.one(node, step.clone(), until, to.clone());
-            asked += 1;
-        }
-        Coming { votes, asked, nodes: self.shared.nodes.len() }
-    }
-
     pub(super) fn all(&self, step: &Step, until: Instant) -> Coming {
-        self.some(0..self.shared.nodes.len(), step, until)
+        let (to, votes) = mpsc::unbounded_channel();
+        let nodes = self.shared.nodes.len();
+        (0..nodes).for_each(|node| self.one(node, step.clone(), until, to.clone()));
+        Coming { votes, nodes }
     }
 }
 
@@ -169,7 +156,7 @@ impl Coming {
     pub(super) async fn gather(mut self, enough: usize, rest: Rest, until: Instant) -> Gathered {
         let (began, mut until) = (Instant::now(), until);
         let mut all: Vec<_> = (0..self.nodes).map(|_| None).collect();
-        let (mut yes, mut left) = (0, self.asked);
+        let (mut yes, mut left) = (0, self.nodes);
         while left > 0 && (rest == Rest::Counts || yes + left >= enough) {
             let Ok(Some((node, vote))) = timeout_at(until, self.votes.recv()).await else { break };
             left -= 1;
@@ -216,7 +203,7 @@ impl Request {
             let step = Step::Leave { token: self.token.clone(), late };
             self.ask.one(node, step, until, to.clone());
         }
-        Coming { votes, asked: nodes, nodes }
+        Coming { votes, nodes }
     }
 }
 
@@ -246,16 +233,16 @@ pub(super) async fn attempt(
     if first.counted.granted < shared.majority() {
         return Err(first);
     }
-    let granted = |vote: &Option<Vote>| match vote {
-        Some(Vote::Yes { fence }) => Some(*fence),
+    let granted = |vote: &Vote| match vote {
+        Vote::Yes { fence } => Some(*fence),
         _ => None,
     };
-    let fence = first.all.iter().filter_map(granted).max().unwrap_or(0).saturating_add(1);
+    let fence = first.all.iter().flatten().filter_map(granted).max().unwrap_or(0).saturating_add(1);
 
     let (sent, end) = (Moment::now(), limit());
     let step = Step::Confirm { token, fence, lease };
-    let who = (0..first.all.len()).filter(|&node| granted(&first.all[node]).is_some());
-    let second = request.ask.some(who, &step, end).gather(shared.majority(), Rest::Goes, end).await;
+    // Also to nodes that have not answered yet: they may grant it by then.
+    let second = request.ask.all(&step, end).gather(shared.majority(), Rest::Goes, end).await;
     match second.counted.granted >= shared.majority() && Moment::now() < valid(sent, lease) {
         true => Ok((request, fence, sent)),
         false => Err(second),

@@ -8,19 +8,19 @@ if above then
   local whole = got[1]
   if not got[2] and (whole or redis.call('EXISTS', K) == 0) then
     local clock = redis.call('TIME')
-    local now, u, f, x, n = clock[1] * 1000000 + clock[2], 0, 0, 0, 0
-    if whole then u, f, x, n = struct.unpack('<dddH', whole) end
+    local now, u, f, x, n, b = clock[1] * 1000000 + clock[2], 0, 0, 0, 0
+    if whole then u, f, x, b, n = struct.unpack('<ddddH', whole) end
     if n == 0 or u <= now then
-      f, u = math.max(f + 1, now, above + 1), now + ARGV[3]
-      local rest = token .. string.sub(whole or '', 27 + n)
+      b, f, u = f, math.max(f + 1, now, above + 1), now + ARGV[3]
+      local rest = token .. string.sub(whole or '', 35 + n)
       if x >= u / 1000 + kept * 0.9 then
-        redis.call('SET', K, struct.pack('<dddH', u, f, x, #token) .. rest, 'KEEPTTL')
+        redis.call('SET', K, struct.pack('<ddddH', u, f, x, b, #token) .. rest, 'KEEPTTL')
       else
         x = math.ceil(u / 1000) + kept
-        redis.call('SET', K, struct.pack('<dddH', u, f, x, #token) .. rest, 'PXAT', x)
+        redis.call('SET', K, struct.pack('<ddddH', u, f, x, b, #token) .. rest, 'PXAT', x)
       end
       return f
-    elseif not ARGV[4] and string.sub(whole, 27, 26 + n) ~= token then
+    elseif not ARGV[4] and string.sub(whole, 35, 34 + n) ~= token then
       return {0, u - now}
     end
   end

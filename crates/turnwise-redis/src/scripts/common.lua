@@ -1,11 +1,11 @@
 -- The beginning of all steps. Implements the machine of `record.rs`.
 --
--- KEYS[1]  record, a hash: f fence, r token of the last release, n ticks, k queue numbers, x until
---          when it is kept, c number of places; of each place i: ti token, empty if it is free,
---          ui until, negative if its request has not picked it up, gi fence; a:TOKEN until when the
---          queue entry of a waiting request is kept; di the mark of a job that has begun: see
---          `begin.lua`. With several places also: m the highest one that was ever given, p:TOKEN
---          the place of a holder
+-- KEYS[1]  record, a hash: f fence, b fence before the last grant, r token of the last release,
+--          n ticks, k queue numbers, x until when it is kept, c number of places; of each place i:
+--          ti token, empty if it is free, ui until, negative if its request has not picked it up,
+--          gi fence; a:TOKEN until when the queue entry of a waiting request is kept; di the mark of
+--          a job that has begun: see `begin.lua`. With several places also: m the highest one that
+--          was ever given, p:TOKEN the place of a holder
 -- ARGV[1]  number of places, as this client has it. Behind a colon: the lower bound of the fences
 --          that are issued, exclusive, unless it is 0
 --
@@ -20,8 +20,9 @@
 -- `leaves` is the token that a step releases, if it is a release.
 --
 -- The record of one place is a string while it has no queue, no ticks and no jobs, which fast paths
--- read and write as a whole: '<dddH' until when it is held, or 0; f; x; the length of the holder's
--- token. That token and r follow; of a free place r alone. It becomes a hash here.
+-- read and write as a whole: '<ddddH' until when it is held, or 0; f; x; b, unless it is free; the
+-- length of the holder's token. That token and r follow; of a free place r alone. It becomes a hash
+-- here.
 --
 -- {-3, places} other clients, which hold or wait, use another number of places
 --
@@ -36,10 +37,10 @@ local now = clock[1] * 1000000 + clock[2]
 
 local whole = redis.call('MGET', K)[1]
 if whole then
-  local till, fence, last, n = struct.unpack('<dddH', whole)
+  local till, fence, last, before, n = struct.unpack('<ddddH', whole)
   redis.call('DEL', K)
-  redis.call('HSET', K, 'f', fence, 'r', string.sub(whole, 27 + n), 'x', last, 'c', 1,
-    't1', string.sub(whole, 27, 26 + n), 'u1', till, 'g1', fence)
+  redis.call('HSET', K, 'f', fence, 'b', before, 'r', string.sub(whole, 35 + n), 'x', last, 'c', 1,
+    't1', string.sub(whole, 35, 34 + n), 'u1', till, 'g1', fence)
   redis.call('PEXPIREAT', K, last)
 end
 local got = redis.call('HMGET', K, 'f', 'r', 'k', 'x', 'c', 'm', 't1', 'u1', 'g1')
@@ -137,10 +138,12 @@ local function say()
 end
 
 local function grant(i, token, till, waiting)
+  local before = f
   f = math.max(f + 1, now, above + 1)
   t[i], u[i], g[i], waits[i] = token, till, f, waiting
   say()
-  redis.call('HSET', K, 't' .. i, token, 'u' .. i, waiting and -till or till, 'g' .. i, f, 'f', f)
+  redis.call('HSET', K, 't' .. i, token, 'u' .. i, waiting and -till or till, 'g' .. i, f, 'f', f,
+    'b', before)
   if many then
     if i > m then
       m = i
@@ -204,12 +207,12 @@ local function settle()
   end
 end
 
--- Makes the record of a place that was released a string again. It has these seven fields, or more
+-- Makes the record of a place that was released a string again. It has these eight fields, or more
 -- than a string keeps.
 local function shorten()
-  if not many and not t[1] and redis.call('HLEN', K) == 7 then
+  if not many and not t[1] and redis.call('HLEN', K) == 8 then
     x = math.ceil(now / 1000) + kept
-    local whole = struct.pack('<dddH', 0, f, x, 0) .. redis.call('HGET', K, 'r')
+    local whole = struct.pack('<ddddH', 0, f, x, 0, 0) .. redis.call('HGET', K, 'r')
     redis.call('SET', K, whole, 'PXAT', x)
   end
 end

@@ -7,15 +7,15 @@ leaves = token
 local one = ARGV[1] == '1' or string.find(ARGV[1], '^1:')
 local whole = one and redis.call('MGET', K)[1]
 if whole then
-  local _, f, x, n = struct.unpack('<dddH', whole)
-  if string.sub(whole, 27, 26 + n) == token then
+  local _, f, x, _, n = struct.unpack('<ddddH', whole)
+  if string.sub(whole, 35, 34 + n) == token then
     if ARGV[3] then redis.call('SET', K .. ':x:' .. token, 1, 'PX', ARGV[3]) end
     if x <= f / 1000 + kept * 1.1 then
-      redis.call('SET', K, struct.pack('<dddH', 0, f, x, 0) .. token, 'KEEPTTL')
+      redis.call('SET', K, struct.pack('<ddddH', 0, f, x, 0, 0) .. token, 'KEEPTTL')
     else
       local clock = redis.call('TIME')
       x = math.ceil(clock[1] * 1000 + clock[2] / 1000) + kept
-      redis.call('SET', K, struct.pack('<dddH', 0, f, x, 0) .. token, 'PXAT', x)
+      redis.call('SET', K, struct.pack('<ddddH', 0, f, x, 0, 0) .. token, 'PXAT', x)
     end
     return 1
   end

@@ -10,8 +10,8 @@ local now = clock[1] * 1000000 + clock[2]
 local till, kept = now + ARGV[1], tonumber(ARGV[2])
 
 local function renew_string(K, whole, place, token)
-  local u, f, x, n = struct.unpack('<dddH', whole)
-  if place ~= '1' or string.sub(whole, 27, 26 + n) ~= token or u <= now then return 0 end
+  local u, f, x, _, n = struct.unpack('<ddddH', whole)
+  if place ~= '1' or string.sub(whole, 35, 34 + n) ~= token or u <= now then return 0 end
   u = math.max(u, till)
   x = math.ceil(u / 1000) + kept
   whole = struct.pack('<ddd', u, f, x) .. string.sub(whole, 25)
