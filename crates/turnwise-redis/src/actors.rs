@@ -14,6 +14,8 @@ mod error;
 pub(crate) mod inbox;
 #[path = "actors/kind.rs"]
 mod kind;
+#[path = "actors/unknown.rs"]
+mod unknown;
 #[path = "actors/work.rs"]
 mod work;
 
@@ -65,11 +67,14 @@ const PAGE: u32 = 1000;
 ///
 /// # Versions
 /// A process may meet a message whose name its kind does not take: that of a newer version, or of
-/// an older one. It is no dead letter, and no attempt. The process releases the mailbox, which is
-/// not drained for a second, so that order is kept. Then any process may claim it again, and one
-/// whose kind takes the message runs it, and those behind it. Between processes of both versions
-/// the mailbox waits a few seconds; where none takes the message, it waits for ever, looked at each
-/// second by processes that have workers, or send to the actor.
+/// an older one. The process releases the mailbox, which is not drained for ten milliseconds, so
+/// that order is kept. Then any process may claim it again, and one whose kind takes the message
+/// runs it, and those behind it. A process that meets the same message again doubles that time, up
+/// to a second.
+///
+/// A message that a process has met for [an hour](ActorsBuilder::give_up_unknown_after) becomes a
+/// dead letter, and those behind it are run. [`requeue`](Actors::requeue) returns it to the mailbox
+/// once a process takes it.
 ///
 /// Such a message is `Waiting` by its [`outcome`](RemoteActor::outcome), with 0 ahead, and the
 /// actor's [`info`](RemoteActor::info) has messages and no drainer. A

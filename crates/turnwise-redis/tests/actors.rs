@@ -348,6 +348,31 @@ contract! {
         assert_eq!(new.dead_letters(0, 10).wait().unwrap(), Ok(vec![]));
     }
 
+    fn messages_that_no_version_takes_become_dead_letters(world) {
+        let clients = world.clients(2);
+        let new = kind(&clients[0]).drains(Drains::Never).open().unwrap();
+        let eu = new.of("eu").unwrap();
+        for (id, message) in [("first", true), ("second", true)] {
+            eu.tell(Charge(message)).id(id).wait().unwrap();
+        }
+        eu.tell(Add(2)).wait().unwrap();
+        let old = clients[1].actors::<Board>("board").message::<Add>("add");
+        let limit = Duration::from_millis(50);
+        let old = old.drains(Drains::Never).give_up_unknown_after(limit).open().unwrap();
+        let workers = old.work(1);
+        until("those behind it are handled", || added(&eu) == [2]);
+        drop(workers.stop().wait());
+        let outcome = eu.outcome::<Result<u64, String>>("first").wait().unwrap();
+        let why = "no process has taken `charge` within 50ms";
+        assert!(matches!(outcome, Ok(Outcome::Dead { error }) if error == why));
+        let letters = new.dead_letters(0, 10).wait().unwrap().unwrap();
+        assert_eq!(letters.iter().map(|it| &*it.id).collect::<Vec<_>>(), ["first", "second"]);
+        // A process that takes it runs it after all.
+        new.requeue("eu", "first").wait().unwrap().unwrap();
+        let _workers = new.work(1);
+        until("it is handled", || added(&eu) == [2, 7]);
+    }
+
     /// Processes may have other numbers of attempts: that of the drainer counts, not the sender's.
     fn attempts_are_those_of_the_drainer(world) {
         let clients = world.clients(2);

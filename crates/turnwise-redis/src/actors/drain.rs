@@ -30,9 +30,6 @@ use crate::step::{
 use crate::time::{Moment, after};
 use crate::user_code::caught;
 
-/// The time for which a mailbox is not drained whose next message is not known here.
-const PUT_OFF: Duration = Duration::from_secs(1);
-
 /// The number of times that a successor is asked.
 const ASKED: usize = 3;
 
@@ -332,9 +329,14 @@ where
                 break;
             }
             if !kind.takes(&message.name) {
-                let StoredMessage { id, name, .. } = message;
-                let unknown = MessageError::UnknownMessage { id, message: name };
-                stuck = Some((unknown, Then::PutOff { pause: PUT_OFF }));
+                let (StoredMessage { id, name, .. }, limit) = (message, settings.unknown);
+                if let Some(pause) = kind.unknown.pause(&held.tenure.actor, &id, limit) {
+                    let unknown = MessageError::UnknownMessage { id, message: name };
+                    stuck = Some((unknown, Then::PutOff { pause }));
+                } else {
+                    let error = format!("no process has taken `{name}` within {limit:?}");
+                    failed = Some(FailedAttempt { error, again: None });
+                }
                 break;
             }
             let actor = match &local {

@@ -16,6 +16,7 @@ use turnwise::{Actor, AskError, AsyncHandler, Executor, Handler, Spawner, Thread
 
 use super::error::{ActorsError, MessageError};
 use super::inbox::Shard;
+use super::unknown::Unknown;
 use crate::client::Owned;
 use crate::name;
 use crate::step::{DrainClaim, Token};
@@ -110,6 +111,7 @@ pub(super) struct Settings {
     pub(super) pause: Duration,
     pub(super) keep: Duration,
     pub(super) lease: Duration,
+    pub(super) unknown: Duration,
     most: u32,
     pub(super) drains: Drains,
 }
@@ -158,6 +160,7 @@ pub(super) struct Kind<S> {
     hits: AtomicU64,
     /// Actors that other processes drain, and the last message that this one has sent to each.
     watched: Mutex<HashMap<String, String>>,
+    pub(super) unknown: Unknown,
 }
 
 impl<S> ActorsBuilder<S>
@@ -170,6 +173,7 @@ where
             pause: Duration::from_secs(1),
             keep: Duration::from_secs(600),
             lease: client.lease(),
+            unknown: Duration::from_secs(3600),
             most: 64,
             drains: Drains::Measured,
         };
@@ -309,6 +313,45 @@ where
         self
     }
 
+    /// Sets the time for which a message that this process does not take is left to others: see
+    /// [versions](crate::Actors#versions). After it, the message is a [dead
+    /// letter](crate::Actors::dead_letters). The time begins when the process first meets the
+    /// message as the next one of its actor. The default is an hour. It should be longer than a
+    /// deployment.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use serde::{Deserialize, Serialize};
+    /// use turnwise::{Context, Handler};
+    /// use turnwise_redis::{Drains, Remote};
+    ///
+    /// #[derive(Default, Serialize, Deserialize)]
+    /// struct Account;
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Pay;
+    ///
+    /// impl Handler<Pay> for Account {
+    ///     type Reply = ();
+    ///     fn handle(&mut self, _: Pay, _: &mut Context<'_, Self>) {}
+    /// }
+    ///
+    /// let remote = Remote::in_memory();
+    /// let next = remote.actors::<Account>("account").message::<Pay>("pay 2");
+    /// next.drains(Drains::Never).open()?.of("ada")?.tell(Pay).id("order 7").wait()?;
+    ///
+    /// let kind = remote.actors::<Account>("account").message::<Pay>("pay");
+    /// let accounts = kind.give_up_unknown_after(Duration::ZERO).open()?;
+    /// accounts.of("ada")?.ask(Pay).wait()?;
+    /// assert_eq!(accounts.dead_letters(0, 10).wait()??[0].id, "order 7");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn give_up_unknown_after(mut self, limit: Duration) -> Self {
+        self.settings.unknown = limit;
+        self
+    }
+
     /// Sets the time that outcomes are kept, and with them the ids of messages, of which a second
     /// one is refused. The default is ten minutes, the minimum one minute.
     pub fn keep_outcomes(mut self, time: Duration) -> Self {
@@ -386,6 +429,7 @@ where
             mean: AtomicU64::new(0),
             hits: AtomicU64::new(1024),
             watched: Mutex::default(),
+            unknown: Unknown::default(),
         };
         Ok((kind, client))
     }

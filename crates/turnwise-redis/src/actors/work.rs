@@ -139,7 +139,10 @@ async fn work<S>(
                     });
                     continue;
                 }
-                None => next.map_or(longest, |next| next.min(longest)).max(SHORTEST / 2),
+                None => {
+                    let next = next.map(|next| next.max(SHORTEST / 2) + kind.unknown.later());
+                    next.map_or(longest, |next| next.min(longest))
+                }
             },
             // The store does not answer. The step is repeated.
             _ => longest.min(Duration::from_secs(1)),
