@@ -1,6 +1,6 @@
-//! Makes one more copy of the shipped sources, `narrow`: with a COUNT of two bits, and with the bugs
-//! of `planted.txt` in it, each behind a call of `sync::planted`. So the shipped sources carry no
-//! hooks, and one build serves all bugs.
+//! Makes one more copy of the shipped sources, `narrow`: with a COUNT of two bits and the bugs of
+//! `planted.txt`, each behind a call of `sync::planted`. So the shipped sources carry no hooks, and
+//! one build serves all bugs.
 
 #[path = "planting.rs"]
 mod planting;

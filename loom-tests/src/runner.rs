@@ -14,9 +14,10 @@
 //! two preemptions, with failing compare-and-swaps as plain loads; then the designs that must fail
 //! and the planted bugs. A model to which a narrow count makes [no difference](crate::counts) has
 //! one preemption in the narrow tree, unless the counts are compared. The quick mode runs the
-//! models with two preemptions at most, and leaves the round with failing compare-and-swaps out. A model process ends with 0 (green), 101 or a signal (red), 3 (the site to be weakened was
-//! never used) or 2 (unknown name). A process that uses too much processor time, or sleeps, is an
-//! error: see [`crate::watchdog`].
+//! models with two preemptions at most, and leaves the round with failing compare-and-swaps out. A
+//! model process ends with 0 (green), 101 or a signal (red), 3 (the site to be weakened was never
+//! used) or 2 (unknown name). A process that uses too much processor time, or sleeps, is an error:
+//! see [`crate::watchdog`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
