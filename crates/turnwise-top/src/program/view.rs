@@ -217,15 +217,15 @@ mod tests {
         keys.chars().for_each(|key| view.key(KeyCode::Char(key).into()));
     }
 
-    fn drawn(view: &mut View) -> Buffer {
-        let mut terminal = Terminal::new(TestBackend::new(96, 16)).unwrap();
+    fn drawn(view: &mut View, width: u16) -> Buffer {
+        let mut terminal = Terminal::new(TestBackend::new(width, 16)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
         terminal.backend().buffer().clone()
     }
 
     /// The lines of the terminal, without spaces at their ends.
     fn lines(view: &mut View) -> Vec<String> {
-        let buffer = drawn(view);
+        let buffer = drawn(view, 96);
         let line =
             |y| -> String { (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect() };
         (0..buffer.area.height).map(|y| line(y).trim_end().to_owned()).collect()
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn rings_are_red_and_long_turns_yellow() {
         let mut view = view();
-        let buffer = drawn(&mut view);
+        let buffer = drawn(&mut view, 96);
         let names = names(&mut view);
         for (at, name) in names.iter().enumerate() {
             let colour = match name.as_str() {
@@ -348,6 +348,6 @@ mod tests {
 
     #[test]
     fn the_picture_of_the_readme_is_what_is_drawn() {
-        svg::expect(&drawn(&mut view()));
+        svg::expect(&drawn(&mut view(), 120));
     }
 }
