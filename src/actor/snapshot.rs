@@ -38,7 +38,7 @@ impl fmt::Display for Activity {
 }
 
 /// An actor's activity and its numbers: [`Actor::snapshot`](crate::Actor::snapshot), and each
-/// actor in a [`SystemSnapshot`].
+/// actor in a [`SystemSnapshot`](crate::snapshot::SystemSnapshot).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ActorSnapshot {

@@ -262,9 +262,9 @@ unsafe impl<S: Send> Send for Strong<S> {}
 unsafe impl<S: Send> Sync for Strong<S> {}
 
 /// A reference that a handle lends: it has no count of its own.
-pub(crate) struct Lent<'a>(ManuallyDrop<Ref>, PhantomData<&'a ()>);
+pub(crate) struct BorrowedRef<'a>(ManuallyDrop<Ref>, PhantomData<&'a ()>);
 
-impl Deref for Lent<'_> {
+impl Deref for BorrowedRef<'_> {
     type Target = Ref;
 
     #[inline(always)]
@@ -368,8 +368,8 @@ impl<S> Strong<S> {
 
     /// The reference that the handle keeps the cell by.
     #[inline(always)]
-    pub(crate) fn lent(&self) -> Lent<'_> {
-        Lent(ManuallyDrop::new(Ref(self.ptr())), PhantomData)
+    pub(crate) fn lent(&self) -> BorrowedRef<'_> {
+        BorrowedRef(ManuallyDrop::new(Ref(self.ptr())), PhantomData)
     }
 
     pub(crate) fn downgrade(&self) -> Weak<S> {
