@@ -872,7 +872,6 @@ fn a_wait_of_zero_does_not_wait_for_a_pool() {
     });
 }
 
-/// Those that wait are counted, whatever call they came by, and give their places back.
 #[test]
 fn a_run_that_has_begun_is_not_refused_as_not_started() {
     must_end(|| {
@@ -902,6 +901,7 @@ fn a_run_that_has_begun_is_not_refused_as_not_started() {
     });
 }
 
+/// Those that wait are counted, whatever call they came by, and give their places back.
 #[test]
 fn a_key_takes_as_many_waiting_runs_as_it_may() {
     fn full<R>(outcome: Result<R, impl Into<RunError<R>>>) -> bool {
