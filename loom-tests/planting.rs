@@ -108,9 +108,10 @@ pub fn copy(
 
 impl Bug {
     /// Returns the code with the bug in it: a statement stays a statement, anything else is an
-    /// expression.
+    /// expression. It has as many lines as the place: the sites of the orderings are lines.
     fn text(&self) -> String {
         let Bug { name, find, replace, .. } = self;
+        let replace = replace.replace('\n', " ");
         let choice = format!("if crate::sync::planted({name:?}) {{ {replace} }} else {{ {find} }}");
         if find.ends_with([';', '}']) { choice } else { format!("({choice})") }
     }

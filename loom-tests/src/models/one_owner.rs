@@ -42,8 +42,7 @@ pub(super) fn r1_one_owner_2_1_1() {
     senders(&[2, 1, 1]);
 }
 
-/// A saturated COUNT is left by release only (in the narrow and the planted tree, where few
-/// messages saturate it).
+/// A saturated COUNT is left by release only (in the narrow tree, where few messages saturate it).
 pub(super) fn r1_saturated() {
     let shared = Shared::new();
     let thread = shared.spawn(|shared| {

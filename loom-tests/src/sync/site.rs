@@ -43,7 +43,7 @@ std::thread_local! {
 
 /// Returns the path below `src/`, wherever the tree was included from; also that of the locks.
 pub(crate) fn tail(file: &str) -> &str {
-    let at = ["/src/", "/planted/", "/narrow/"]
+    let at = ["/src/", "/narrow/"]
         .iter()
         .filter_map(|dir| file.rfind(dir).map(|at| at + dir.len()))
         .max();
