@@ -16,9 +16,16 @@ const LATER: Duration = Duration::from_millis(50);
 /// The time after which a mailbox that was not seen again is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// Mailboxes whose next messages are not known here, by their actors.
+/// Mailboxes whose next messages are not known here.
 #[derive(Debug, Default)]
-pub(super) struct Unknown(Mutex<HashMap<String, Seen>>);
+pub(super) struct Unknown(Mutex<Mailboxes>);
+
+#[derive(Debug, Default)]
+struct Mailboxes {
+    by_actor: HashMap<String, Seen>,
+    /// The number of them at which those that were forgotten are removed.
+    sweep_at: usize,
+}
 
 #[derive(Debug)]
 struct Seen {
@@ -37,16 +44,21 @@ impl Unknown {
     pub(super) fn pause(&self, actor: &str, id: &str, limit: Duration) -> Option<Duration> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, seen| now.duration_since(seen.last) < FORGOTTEN);
-        let seen = match all.get_mut(actor) {
-            Some(seen) if seen.id == id => seen,
+        let Mailboxes { by_actor, sweep_at } = &mut *all;
+        let is_kept = |seen: &Seen| now.duration_since(seen.last) < FORGOTTEN;
+        let seen = match by_actor.get_mut(actor) {
+            Some(seen) if seen.id == id && is_kept(seen) => seen,
             _ => {
+                if by_actor.len() >= *sweep_at {
+                    by_actor.retain(|_, seen| is_kept(seen));
+                    *sweep_at = by_actor.len() * 2;
+                }
                 let new = Seen { id: id.to_owned(), since: now, last: now, pause: FIRST / 2 };
-                all.entry(actor.to_owned()).insert_entry(new).into_mut()
+                by_actor.entry(actor.to_owned()).insert_entry(new).into_mut()
             }
         };
         if now.duration_since(seen.since) >= limit {
-            all.remove(actor);
+            by_actor.remove(actor);
             return None;
         }
         seen.last = now;
@@ -59,7 +71,7 @@ impl Unknown {
     pub(super) fn later(&self) -> Duration {
         let now = Instant::now();
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let lately = all.values().any(|seen| now.duration_since(seen.last) < LONGEST * 10);
+        let lately = all.by_actor.values().any(|seen| now.duration_since(seen.last) < LONGEST * 10);
         if lately { LATER } else { Duration::ZERO }
     }
 }
@@ -90,7 +102,7 @@ mod tests {
             tokio::time::advance(FORGOTTEN).await;
             assert_eq!(unknown.later(), Duration::ZERO);
             assert_eq!(unknown.pause("eu", "next", limit), Some(FIRST));
-            assert_eq!(unknown.0.lock().unwrap().len(), 1);
+            assert_eq!(unknown.0.lock().unwrap().by_actor.len(), 1);
             assert_eq!(unknown.pause("eu", "none", Duration::ZERO), None);
         });
     }

@@ -140,7 +140,8 @@ async fn work<S>(
                     continue;
                 }
                 None => {
-                    let next = next.map(|next| next.max(SHORTEST / 2) + kind.unknown.later());
+                    let later = kind.unknown.later();
+                    let next = next.map(|next| next.max(SHORTEST / 2).saturating_add(later));
                     next.map_or(longest, |next| next.min(longest))
                 }
             },
