@@ -235,7 +235,7 @@ fn ask<S: Send + 'static, L: AsyncMessage<S> + Shown>(
     })
 }
 
-/// [`ask`], with what can abort the turn.
+/// [`ask`], with a handle that aborts the turn.
 fn ask_abortable<S: Send + 'static, L: AsyncMessage<S> + Shown>(
     handle: &Strong<S>,
     message: L,

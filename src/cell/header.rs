@@ -95,7 +95,7 @@ pub(crate) struct Ext {
     pub(crate) room: Semaphore,
     /// Messages that were dropped for want of a hook.
     pub(super) discarded: AtomicU64,
-    /// Their count of the configuration.
+    /// Counts them, too: the total of a system.
     pub(super) discarded_beside: Option<Arc<Mutex<u64>>>,
     pub(super) told: Mutex<Told>,
     pub(crate) restarts: History,

@@ -148,7 +148,7 @@ pub(super) struct Fork {
 
 /// A value that is dropped when an actor has ended and its mailbox was let go.
 pub(crate) trait Guard: Send {
-    /// The count of what the actor discards, beside its own count.
+    /// The total of what its system discards, to which the actor adds.
     fn discarded(&self) -> &Arc<Mutex<u64>>;
 }
 

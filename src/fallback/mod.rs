@@ -1,5 +1,6 @@
-//! The fallback takes drains of actors whose executor is none, or does not take them: a pool of the
-//! process, and inside of the tokio runtime that the thread is in (with the feature `tokio`).
+//! The fallback runs the drains of actors that have no executor, or whose executor does not take
+//! them: in the tokio runtime that the thread is in (with the feature `tokio`), else in a pool of
+//! the process.
 //!
 //! The models have another of these.
 

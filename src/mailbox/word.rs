@@ -1,4 +1,4 @@
-//! The word of a mailbox, and all its transitions. `DESIGN.md` is the same on one page, in words.
+//! The word of a mailbox, and all its transitions. `DESIGN.md` has both on one page.
 //!
 //! One `u64` counts the messages, holds the newest waiting one and says whether anything special is
 //! going on. So "do I own it now?", "is my message in?" and "may I let go?" are each answered by

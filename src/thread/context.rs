@@ -440,7 +440,7 @@ impl Local {
         self.owed.get()
     }
 
-    /// The note whether a mailbox is known to stand in the list, or among the hints.
+    /// The cell with the mailbox that is known to stand in the list, or among the hints.
     #[inline]
     fn known(&self, mailbox: usize) -> &Cell<usize> {
         // Allocations are sixteen bytes apart at least; a small cell takes 48.

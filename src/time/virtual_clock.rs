@@ -119,7 +119,8 @@ impl VirtualClock {
         woken.into_iter().for_each(|sleeper| sleeper.thread.unpark());
     }
 
-    /// The number of threads that wait on this clock. Stale on return.
+    /// The number of threads that wait on this clock for a moment that has not come. Stale on
+    /// return.
     pub fn sleepers(&self) -> usize {
         self.shared.face.lock().sleepers.len()
     }
