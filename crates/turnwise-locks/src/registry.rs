@@ -153,9 +153,9 @@ impl<K, S> Entry<K, S> {
         }
     }
 
-    /// The mailbox, with the pins of [`Key`](crate::Key)s.
-    pub(crate) fn live(&self) -> (Actor<Slot<K, S>>, usize) {
-        (self.actor().clone(), self.keys as usize)
+    pub(crate) fn live(&self) -> Live<K, S> {
+        let Entry { runs, keys, .. } = *self;
+        Live { actor: self.actor().clone(), runs, keys }
     }
 
     fn is_thin(&self) -> bool {
@@ -177,6 +177,13 @@ impl<K, S> Entry<K, S> {
             Kind::Key => &mut self.keys,
         }
     }
+}
+
+/// The mailbox of a key, with its pins by runs and by [`Key`](crate::Key)s.
+pub(crate) struct Live<K, S> {
+    pub(crate) actor: Actor<Slot<K, S>>,
+    pub(crate) runs: u32,
+    pub(crate) keys: u32,
 }
 
 // Two shards never share a line of the processor's cache, nor the line that is fetched with it.
@@ -639,10 +646,15 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         self.capacity.is_some_and(|capacity| entry.runs > capacity)
     }
 
+    /// True if each run of a key pins it, also one whose [`Key`](crate::Key) does already.
+    pub(crate) fn pins_each_run(&self) -> bool {
+        self.capacity.is_some() || self.counts
+    }
+
     /// Pins a key that is pinned already, for a run, if its runs have to be counted. `None`: that
     /// pin is enough.
     pub(crate) fn count(&self, place: Place, full: Why<K, S>) -> Result<Option<Place>, NotStarted> {
-        if self.capacity.is_none() && !self.counts {
+        if !self.pins_each_run() {
             return Ok(None);
         }
         let mut keys = self.lock(self.shard_of(place.hash));
@@ -883,8 +895,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         entry.is_busy().then(|| Some(entry.actor().clone()))
     }
 
-    /// The mailbox of a key, with the pins of its [`Key`](crate::Key)s, if it lives.
-    pub(crate) fn live<Q>(&self, key: &Q) -> Option<(Actor<Slot<K, S>>, usize)>
+    /// The mailbox of a key and its pins, if it lives.
+    pub(crate) fn live<Q>(&self, key: &Q) -> Option<Live<K, S>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

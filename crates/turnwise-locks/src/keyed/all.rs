@@ -80,7 +80,7 @@ where
             return Some(NotStarted::TooManyKeys { most: MOST });
         }
         // From here on a turn may be another thread's, which would wait for this one.
-        let closes = |key: &K| own_circle(&keyed.registry.live(key)?.0);
+        let closes = |key: &K| own_circle(&keyed.registry.live(key)?.actor);
         keys.iter().find_map(closes).map(NotStarted::Deadlock)
     });
     refused.map_or(Ok((terms, keys)), |why| {

@@ -25,8 +25,8 @@ use crate::entry_ref::EntryRef;
 use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
 use crate::registry::{
-    AsKey, Entry, Fate, Found, Guard, Kind, Look, Make, More, Named, Own, Pin, Registry, Slot, Why,
-    name_of,
+    AsKey, Entry, Fate, Found, Guard, Kind, Live, Look, Make, More, Named, Own, Pin, Registry,
+    Slot, Why, name_of,
 };
 use crate::table::Entry as _;
 use crate::user_code::{ignore, owning};
@@ -387,9 +387,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         })
     }
 
-    fn info_of(&self, hash: u64, (actor, keys): (Actor<Slot<K, S>>, usize)) -> KeyInfo {
-        let runs = actor.len();
-        KeyInfo { runs, keys, expected_wait: self.registry.expected(hash, runs) }
+    fn info_of(&self, hash: u64, live: Live<K, S>) -> KeyInfo {
+        // A mailbox counts what it has run until the end of a batch.
+        let exact = self.registry.pins_each_run();
+        let runs = if exact { live.runs as usize } else { live.actor.len() };
+        let expected_wait = self.registry.expected(hash, runs);
+        KeyInfo { runs, keys: live.keys as usize, expected_wait }
     }
 
     /// Takes no more runs, and waits until those that were accepted are over; after the limit it
@@ -987,7 +990,8 @@ impl<K: Send + Sync + 'static, S: Send + 'static> fmt::Debug for Key<K, S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyInfo {
-    /// Closures that run or wait, at most.
+    /// Closures that run or wait: exact in a registry with a bound or counters, else an upper
+    /// bound, late by at most a batch.
     pub runs: usize,
     /// The number of times that it is pinned by a [`Key`]; clones of one are one.
     pub keys: usize,
