@@ -200,7 +200,8 @@ impl Course {
     fn enter(&mut self, task: Option<&Waker>) -> Result<(), Reason> {
         let (inside, in_turn): (Vec<_>, _) =
             with_local(|local| (local.running().collect(), local.in_turn()));
-        if inside != self.inside {
+        // As long as it takes members in, a new one may lie where another has ended.
+        if inside != self.inside || !self.sealed {
             self.own = self.shared.numbers(|member| inside.contains(&member.cell().addr()));
         }
         (self.inside, self.elsewhere) = (inside, in_turn);

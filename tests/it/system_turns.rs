@@ -802,3 +802,16 @@ fn a_task_that_blocks_a_member_is_refused_after_a_poll_by_its_turn() {
     queue.run_until_idle();
     assert_eq!(ended.wait().unwrap().unwrap().ended, 1);
 }
+
+/// A member that has ended leaves its memory to the next one.
+#[test]
+fn a_future_that_was_refused_is_refused_in_the_turn_of_a_later_member() {
+    let system = System::new();
+    let mut closing = Box::pin(system.shutdown_async());
+    for _ in 0..10 {
+        let member = system.actor(()).unwrap();
+        let mut poll = || closing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let polled = member.with(|()| poll()).unwrap();
+        assert!(matches!(polled, Poll::Ready(Err(Reason::Deadlock(_)))), "{polled:?}");
+    }
+}
