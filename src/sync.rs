@@ -7,11 +7,13 @@
 
 pub(crate) mod cell;
 mod exclusive;
+mod local_queue;
 pub(crate) mod locals;
 mod memory;
 pub(crate) mod panic;
 
 pub(crate) use exclusive::Exclusive;
+pub(crate) use local_queue::LocalQueue;
 pub(crate) use locals::{global, thread_owned, thread_plain};
 
 /// Sizes that the models shrink, so that growth and saturation are reached.

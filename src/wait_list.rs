@@ -11,14 +11,14 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::mem::take;
 use std::task::Waker;
 
 use crate::panic;
 use crate::sync::thread::Thread;
-use crate::sync::{Mutex, thread_owned, thread_plain};
+use crate::sync::{LocalQueue, Mutex, thread_plain};
 
 /// One that sleeps: a thread, or a task.
 #[derive(Debug)]
@@ -50,9 +50,9 @@ thread_plain! {
     static BEFORE: Cell<usize> = Cell::new(0);
 }
 
-thread_owned! {
+thread_plain! {
     /// Wakers that are called when the innermost one has returned.
-    static PUT_OFF: RefCell<VecDeque<Waker>> = RefCell::new(VecDeque::new());
+    static PUT_OFF: LocalQueue<Waker> = LocalQueue::new();
 }
 
 /// Calls a waker, or puts it off.
@@ -66,17 +66,10 @@ fn call(waker: Waker) {
                 call_from(0);
             }
             inside.set(before);
-        } else if let Some(waker) = put_off(waker) {
-            panic::ignore(|| waker.wake());
+        } else {
+            PUT_OFF.with(|put_off| put_off.with(|put_off| put_off.push_back(waker)));
         }
     });
-}
-
-/// The waker comes back on a thread whose locals are gone.
-fn put_off(waker: Waker) -> Option<Waker> {
-    let mut waker = Some(waker);
-    let _ = PUT_OFF.try_with(|put_off| put_off.borrow_mut().extend(waker.take()));
-    waker
 }
 
 /// Calls the wakers that the innermost one has put off: it is about to sleep.
@@ -90,16 +83,14 @@ pub(crate) fn call_put_off() {
 /// Calls the wakers that were put off, all but the `first` ones.
 #[cold]
 fn call_from(first: usize) {
-    let next = |put_off: &RefCell<VecDeque<Waker>>| {
-        let mut put_off = put_off.borrow_mut();
-        let next = put_off.remove(first)?;
-        BEFORE.with(|before| before.set(put_off.len()));
-        if put_off.is_empty() {
-            *put_off = VecDeque::new();
-        }
-        Some(next)
+    let next = |put_off: &LocalQueue<Waker>| {
+        put_off.with(|put_off| {
+            let next = put_off.remove(first)?;
+            BEFORE.with(|before| before.set(put_off.len()));
+            Some(next)
+        })
     };
-    while let Some(waker) = PUT_OFF.try_with(next).ok().flatten() {
+    while let Some(waker) = PUT_OFF.with(next) {
         panic::ignore(|| waker.wake());
     }
     BEFORE.with(|before| before.set(first));

@@ -21,6 +21,8 @@ pub(crate) mod atomic;
 pub(crate) mod cell;
 #[path = "../../src/sync/exclusive.rs"]
 mod exclusive;
+#[path = "../../src/sync/local_queue.rs"]
+mod local_queue;
 pub(crate) mod shared;
 pub(crate) mod site;
 pub(crate) mod thread;
@@ -30,6 +32,7 @@ use std::collections::BTreeSet;
 use std::sync::LockResult;
 
 pub(crate) use exclusive::Exclusive;
+pub(crate) use local_queue::LocalQueue;
 pub(crate) use shared::lock::MutexGuard;
 pub(crate) use shared::{
     CachePadded, Condvar, Instant, Mutex, global, hint, panic, plant, planted, queue, thread_owned,

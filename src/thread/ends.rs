@@ -7,60 +7,45 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::mem::take;
 
 use super::context::Local;
 use super::list::take_on_if_pending;
 use crate::cell::refs::Ref;
-use crate::sync::{thread_owned, thread_plain};
+use crate::sync::{LocalQueue, thread_plain};
 
 thread_plain! {
-    /// How many there are.
-    static COUNT: Cell<usize> = Cell::new(0);
+    /// Those of the outermost call first, in the order in which they end.
+    static ENDS: LocalQueue<Ref> = LocalQueue::new();
 }
 
-thread_owned! {
-    /// Those of the outermost call first, in the order in which they end.
-    static ENDS: RefCell<VecDeque<Ref>> = RefCell::new(VecDeque::new());
+fn with_ends<R>(f: impl FnOnce(&mut VecDeque<Ref>) -> R) -> R {
+    ENDS.with(|ends| ends.with(f))
 }
 
 /// Those of one call, behind those of the calls around it.
 pub(crate) struct Ends {
     before: usize,
-    /// Of a thread that is ending itself, whose thread-locals are gone.
-    own: VecDeque<Ref>,
 }
 
 impl Ends {
     pub(crate) fn new() -> Self {
-        Ends { before: COUNT.with(Cell::get), own: VecDeque::new() }
+        Ends { before: with_ends(|all| all.len()) }
     }
 
     /// Adds one that ends after the others.
     pub(crate) fn push(&mut self, cell: Ref) {
-        let mut cell = Some(cell);
-        let _ = ENDS.try_with(|all| {
-            let mut all = all.borrow_mut();
+        with_ends(|all| {
             // Those of the calls around it may have been handed over.
             self.before = self.before.min(all.len());
-            all.extend(cell.take());
-            COUNT.with(|count| count.set(all.len()));
+            all.push_back(cell);
         });
-        self.own.extend(cell);
     }
 
     /// The next one to end, if they were not handed over.
     pub(crate) fn next(&mut self) -> Option<Ref> {
-        if COUNT.with(Cell::get) <= self.before {
-            return self.own.pop_front();
-        }
-        let next = ENDS.try_with(|all| {
-            let mut all = all.borrow_mut();
-            COUNT.with(|count| count.set(all.len() - 1));
-            all.remove(self.before)
-        });
-        next.ok().flatten()
+        with_ends(|all| all.remove(self.before))
     }
 }
 
@@ -75,17 +60,8 @@ impl Drop for Ends {
 }
 
 /// Sees to it that others end them, in their order.
-#[inline]
 pub(crate) fn hand_over(local: &Local) {
-    if COUNT.with(Cell::get) > 0 {
-        hand_over_all(local);
-    }
-}
-
-#[cold]
-fn hand_over_all(local: &Local) {
-    COUNT.with(|count| count.set(0));
-    let all = ENDS.try_with(RefCell::take).unwrap_or_default();
+    let all = with_ends(take);
     for cell in all {
         take_on_if_pending(local, &cell);
     }

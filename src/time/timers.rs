@@ -14,8 +14,8 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -27,7 +27,7 @@ use super::sleep::Sleep;
 use super::{Clock, MonotonicClock};
 use crate::panic::{self, QuietDrop};
 use crate::sync::thread::{self, Builder, Thread};
-use crate::sync::{Mutex, global, thread_owned, thread_plain};
+use crate::sync::{LocalQueue, Mutex, global, thread_plain};
 
 /// Runs functions when they are due, by one clock. Clones are the same service.
 ///
@@ -668,32 +668,27 @@ pub(crate) fn serves_timers() -> bool {
     SERVES.with(Cell::get)
 }
 
-thread_owned! {
-    /// Timers armed in services that this thread has ended, while it discards that of another.
-    static LEFT: RefCell<Option<Vec<Armed>>> = RefCell::new(None);
+thread_plain! {
+    /// True while this thread discards what was armed in a service.
+    static DISCARDS: Cell<bool> = Cell::new(false);
+}
+
+thread_plain! {
+    /// Timers armed in services that this thread has ended, and has not discarded yet.
+    static LEFT: LocalQueue<Armed> = LocalQueue::new();
 }
 
 /// Discards what was armed. A function may own the last clone of another service, and so on: the
 /// outermost call on a thread discards for those inside of it, so a chain takes constant stack.
 fn discard_all(armed: Armed) {
-    let mut armed = Some(armed);
-    // A thread whose locals are gone goes down the chain.
-    let _ = LEFT.try_with(|left| match &mut *left.borrow_mut() {
-        Some(left) => left.extend(armed.take()),
-        left => *left = Some(Vec::new()),
-    });
-    while let Some(now) = armed.take() {
-        now.into_values().for_each(|entry| panic::ignore(|| entry.job.discard()));
-        let next = |left: &RefCell<Option<Vec<Armed>>>| {
-            let mut left = left.borrow_mut();
-            let next = left.as_mut().and_then(Vec::pop);
-            if next.is_none() {
-                *left = None;
-            }
-            next
-        };
-        armed = LEFT.try_with(next).ok().flatten();
+    LEFT.with(|left| left.with(|left| left.push_back(armed)));
+    if DISCARDS.with(|discards| discards.replace(true)) {
+        return;
     }
+    while let Some(armed) = LEFT.with(|left| left.with(VecDeque::pop_front)) {
+        armed.into_values().for_each(|entry| panic::ignore(|| entry.job.discard()));
+    }
+    DISCARDS.with(|discards| discards.set(false));
 }
 
 // No user code runs under the lock, so a panic leaves nothing half done.

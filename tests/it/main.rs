@@ -72,6 +72,7 @@ mod spawner;
 mod stop;
 mod system;
 mod system_turns;
+mod thread_ends;
 mod timers;
 #[cfg(feature = "tokio")]
 mod tokio_starved;

@@ -6,6 +6,8 @@
 pub(crate) mod cell;
 #[path = "../../../src/sync/exclusive.rs"]
 mod exclusive;
+#[path = "../../../src/sync/local_queue.rs"]
+mod local_queue;
 #[path = "../../../src/sync/locals.rs"]
 pub(crate) mod locals;
 #[path = "../../../src/sync/memory.rs"]
@@ -14,6 +16,7 @@ mod memory;
 pub(crate) mod panic;
 
 pub(crate) use exclusive::Exclusive;
+pub(crate) use local_queue::LocalQueue;
 pub(crate) use locals::{global, thread_owned, thread_plain};
 
 /// Sizes that the tests shrink.

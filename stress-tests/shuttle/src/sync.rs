@@ -11,6 +11,7 @@
 use std::sync::{LockResult, PoisonError};
 
 pub(crate) use exclusive::Exclusive;
+pub(crate) use local_queue::LocalQueue;
 pub(crate) use shared::{
     CachePadded, Condvar, Instant, Mutex, global, hint, panic, plant, planted, queue, thread_owned,
     thread_plain,
@@ -20,6 +21,8 @@ pub(crate) use shuttle as backend;
 pub(crate) mod alloc;
 #[path = "../../../src/sync/exclusive.rs"]
 mod exclusive;
+#[path = "../../../src/sync/local_queue.rs"]
+mod local_queue;
 #[path = "../../../loom-tests/src/sync/shared/mod.rs"]
 pub(crate) mod shared;
 pub(crate) mod thread;
