@@ -346,6 +346,10 @@ impl<K: Send + Sync + 'static> Held<K> {
                 return Ok(());
             }
         }
+        // Its lease ends here and takes nothing away: the turn finds the weight that is counted.
+        if other.known().1.end_at(None).is_none() {
+            return Err(other);
+        }
         let (common, theirs) = (self.common().clone(), other.known_name());
         let ours = self.known_name();
         tell(self.known().0, move |slot| {

@@ -1,7 +1,7 @@
 //! Permits.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
@@ -384,6 +384,39 @@ fn lost_permits_are_not_divided() {
     assert_eq!((permits.info().wait().unwrap().permits, available(&permits)), (4, 3));
     drop(kept);
     assert_eq!(available(&permits), 4);
+}
+
+/// A lease that ends between the call and its turn takes nothing from what was put together: the
+/// turn of a request comes in between, which takes away what is overdue.
+#[test]
+fn permits_are_put_together_before_the_end_of_a_lease() {
+    must_end(|| {
+        let (clock, _timers, permits) = by_hand(4);
+        let hold = |number, lease| {
+            permits.acquire_within(number, Limits::NONE.lease(lease)).wait().unwrap()
+        };
+        let both = Mutex::new(Some((hold(1, 60 * SECOND), hold(2, SECOND))));
+        let last = permits.try_acquire(1).unwrap();
+        let (tell, told) = mpsc::channel();
+        let seats = permits.clone();
+        // In a turn of the semaphore: the turns of these calls come after it.
+        let wakes = Wakes::calling(move || {
+            let Some((mut held, other)) = both.lock().unwrap().take() else { return };
+            let all = seats.acquire_within(4, Limits::NONE);
+            held.merge(other).unwrap();
+            clock.advance(SECOND);
+            tell.send((held, all)).unwrap();
+        });
+        let mut next = permits.acquire();
+        assert!(poll(&mut next, &wakes.waker()).is_none());
+        drop(last);
+        let (mut held, all) = told.recv().unwrap();
+        assert_eq!((held.permits(), available(&permits)), (3, 0));
+        drop(held.split(2).unwrap());
+        assert_eq!(available(&permits), 2);
+        drop((next, held));
+        assert_eq!(all.wait().unwrap().permits(), 4);
+    });
 }
 
 /// Forgotten permits are gone, and with them what only they could have met.
