@@ -471,8 +471,9 @@ where
     fn load(&mut self) -> Result<(), Fault<L::Error>> {
         let entries = attempt(|| self.ledger.load())?;
         let count = entries.len() as u64;
-        let next = entries.iter().map(|(_, place)| place.saturating_add(1)).max().unwrap_or(1);
+        let last = entries.iter().map(|&(_, place)| place).max().unwrap_or(0);
         let fill = || {
+            assert!(last <= u64::MAX / 2, "place {last} of the ledger leaves too few after it");
             let mut seats = Seats::with_capacity(entries.len());
             for (id, place) in entries {
                 seats.insert_first(id, place);
@@ -482,7 +483,7 @@ where
         let seats = catch(fill).map_err(panicked)?;
         let before = std::mem::replace(&mut self.seats, seats);
         ignore(|| drop(before));
-        (self.count, self.next, self.doubt) = (count, next.max(1), false);
+        (self.count, self.next, self.doubt) = (count, last + 1, false);
         self.publish();
         Ok(())
     }

@@ -77,6 +77,7 @@ pub trait Ledger<Id>: Send + 'static {
     ///
     /// # Errors
     /// Nothing is known. None is let in before a `load` has succeeded.
+    /// A place above the half of [`u64::MAX`] is an error, too: it leaves too few after it.
     fn load(&mut self) -> Result<Vec<(Id, u64)>, Self::Error>;
 
     /// A unit of work begins. Called when the first applicant of a pass is to be entered: a pass

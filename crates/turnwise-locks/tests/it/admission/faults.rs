@@ -217,6 +217,15 @@ fn a_book_that_cannot_be_read_is_not_opened() {
     assert!(matches!(none, Err(OpenError::GroupZero)));
 }
 
+/// The next place is one more than the last, for as many as ever come.
+#[test]
+fn a_book_whose_last_place_is_too_high_is_not_opened() {
+    let (ledger, desk) = book();
+    desk.disk().rows.push((1, u64::MAX));
+    let error = Admission::open(ledger, 2).unwrap_err();
+    assert!(matches!(error, OpenError::Load(Fault::Panic(_))), "{error}");
+}
+
 /// A source of numbers, the same in each run.
 struct Dice(u64);
 
