@@ -316,11 +316,12 @@ impl<K: Send + Sync + 'static> Held<K> {
             return None;
         }
         let (actor, hold_state) = self.known();
-        let (common, part) = (self.common().clone(), HoldState::new());
-        part.end_at(hold_state.due());
+        let part = HoldState::until(hold_state.split()?);
+        let (common, whole) = (self.common().clone(), hold_state.clone());
         let (hold, fence, term) = (self.name(), common.fence(), part.clone());
         tell(actor, move |slot| {
             if let Some(core) = &mut slot.state {
+                whole.was_split();
                 core.split(hold, weight, (fence, term), &common);
             }
         });

@@ -23,6 +23,8 @@ struct State {
     lost: bool,
     /// The number of entries that have not let go. With none it is given back, and cannot be lost.
     entries: usize,
+    /// The number of parts that turns to come take out of it. Until then it is not taken away.
+    splits: usize,
     due: Option<Duration>,
     /// How many futures there have been.
     lookouts: u64,
@@ -77,6 +79,20 @@ impl HoldState {
         (!state.is_over()).then(|| std::mem::replace(&mut state.due, due))
     }
 
+    /// A turn to come takes a part out of it, and [tells](Self::was_split). The end of its lease;
+    /// nothing, if it is over.
+    pub(super) fn split(&self) -> Option<Option<Duration>> {
+        let mut state = self.state.lock();
+        let splits = !state.is_over();
+        state.splits += usize::from(splits);
+        splits.then_some(state.due)
+    }
+
+    /// The turn that takes a part out of it is there.
+    pub(super) fn was_split(&self) {
+        self.state.lock().splits -= 1;
+    }
+
     /// Ends it by the decision of its owner, and not by a lease.
     pub(crate) fn end(&self) {
         self.lose_if(|_| true);
@@ -113,7 +129,8 @@ impl Term for Arc<HoldState> {
 
     fn expire(&self, now: Duration) -> bool {
         self.lose_if(|state| state.due.is_some_and(|due| now >= due));
-        self.state.lock().is_over()
+        let state = self.state.lock();
+        state.is_over() && state.splits == 0
     }
 
     fn is_over(&self, now: impl FnOnce() -> Duration) -> bool {

@@ -495,11 +495,11 @@ impl<K: Send + Sync + 'static> Core<K> {
         common: &Arc<Common>,
     ) {
         let hold_state = part.1.clone();
-        if self.machine.split(hold, weight, part) {
-            self.settle(common);
-        } else {
+        if !self.machine.split(hold, weight, part) {
             hold_state.end();
         }
+        // It may be overdue, and have waited for this.
+        self.expire(common);
     }
 
     /// Merges the hold `other` into another one; if that is lost, `other` ends.

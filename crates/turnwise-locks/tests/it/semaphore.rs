@@ -391,31 +391,44 @@ fn lost_permits_are_not_divided() {
 #[test]
 fn permits_are_put_together_before_the_end_of_a_lease() {
     must_end(|| {
-        let (clock, _timers, permits) = by_hand(4);
-        let hold = |number, lease| {
-            permits.acquire_within(number, Limits::NONE.lease(lease)).wait().unwrap()
-        };
-        let both = Mutex::new(Some((hold(1, 60 * SECOND), hold(2, SECOND))));
-        let last = permits.try_acquire(1).unwrap();
-        let (tell, told) = mpsc::channel();
-        let seats = permits.clone();
-        // In a turn of the semaphore: the turns of these calls come after it.
-        let wakes = Wakes::calling(move || {
-            let Some((mut held, other)) = both.lock().unwrap().take() else { return };
-            let all = seats.acquire_within(4, Limits::NONE);
-            held.merge(other).unwrap();
-            clock.advance(SECOND);
-            tell.send((held, all)).unwrap();
-        });
-        let mut next = permits.acquire();
-        assert!(poll(&mut next, &wakes.waker()).is_none());
-        drop(last);
-        let (mut held, all) = told.recv().unwrap();
-        assert_eq!((held.permits(), available(&permits)), (3, 0));
-        drop(held.split(2).unwrap());
-        assert_eq!(available(&permits), 2);
-        drop((next, held));
-        assert_eq!(all.wait().unwrap().permits(), 4);
+        for is_split in [false, true] {
+            let (clock, _timers, permits) = by_hand(4);
+            let hold = |number, lease| {
+                permits.acquire_within(number, Limits::NONE.lease(lease)).wait().unwrap()
+            };
+            let both = Mutex::new(Some((hold(1, 60 * SECOND), hold(2, SECOND))));
+            let last = permits.try_acquire(1).unwrap();
+            let (tell, told) = mpsc::channel();
+            let seats = permits.clone();
+            // In a turn of the semaphore: the turns of these calls come after it.
+            let wakes = Wakes::calling(move || {
+                let Some((mut held, mut other)) = both.lock().unwrap().take() else { return };
+                let all = seats.acquire_within(4, Limits::NONE);
+                let rest = match is_split {
+                    true => {
+                        held.merge(other.split(1).unwrap()).unwrap();
+                        Some(other)
+                    }
+                    false => {
+                        held.merge(other).unwrap();
+                        None
+                    }
+                };
+                clock.advance(SECOND);
+                tell.send((held, rest, all)).unwrap();
+            });
+            let mut next = permits.acquire();
+            assert!(poll(&mut next, &wakes.waker()).is_none());
+            drop(last);
+            let (mut held, rest, all) = told.recv().unwrap();
+            assert!(rest.is_none_or(|rest| rest.is_lost()));
+            assert_eq!(held.permits() + available(&permits), 3);
+            assert_eq!(held.permits(), if is_split { 2 } else { 3 });
+            drop(held.split(held.permits() - 1).unwrap());
+            assert_eq!(available(&permits), 2);
+            drop((next, held));
+            assert_eq!(all.wait().unwrap().permits(), 4);
+        }
     });
 }
 
