@@ -202,14 +202,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         let known = self.set.known(self.set.registry.hash(key));
         // A lock that is gone meanwhile has no state.
         let info = actor.with(|slot| {
-            let Some(core) = &mut slot.state else { return Ok(None) };
-            if core.is_closed() {
-                return Err(LockError::Closed);
-            }
+            let core = slot.state.as_mut()?;
             known.into_iter().for_each(|known| core.know(known));
-            Ok(info_of(core, common))
+            info_of(core, common)
         });
-        Call::over(info.unwrap_or_else(|error| Err(error.into())))
+        Call::over(info.map_err(LockError::from))
     }
 
     pub(super) fn force<Q>(&self, key: &Q) -> Call<bool>
@@ -219,12 +216,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     {
         let Some(actor) = self.mailbox(key) else { return Call::over(Ok(false)) };
         let common = &self.set.common;
-        let lost = actor.with(|slot| match &mut slot.state {
-            Some(core) if core.is_closed() => Err(LockError::Closed),
-            Some(core) => Ok(core.force(common) > 0),
-            None => Ok(false),
-        });
-        Call::over(lost.unwrap_or_else(|error| Err(error.into())))
+        let lost =
+            actor.with(|slot| slot.state.as_mut().is_some_and(|core| core.force(common) > 0));
+        Call::over(lost.map_err(LockError::from))
     }
 
     /// Takes no more requests; those that wait fail.

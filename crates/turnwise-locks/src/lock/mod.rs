@@ -214,7 +214,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     /// lasts.
     ///
     /// Nothing was taken away if it fails: with [`LockError::WouldBlock`] on a worker that must not
-    /// wait, [`LockError::Deadlock`] inside a waker of this very lock, [`LockError::Closed`].
+    /// wait, [`LockError::Deadlock`] inside a waker of this very lock.
     pub fn force_release<Q>(&self, key: &Q) -> Call<bool>
     where
         K: Borrow<Q>,
@@ -267,7 +267,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Locks<K> {
     }
 
     /// Takes no more requests: they fail with [`LockError::Closed`], and so do those that wait.
-    /// Guards go on holding, until the end of their leases.
+    /// Guards go on holding, until the end of their leases or a
+    /// [`force_release`](Self::force_release).
     ///
     /// # Examples
     /// ```

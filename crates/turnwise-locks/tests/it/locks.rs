@@ -707,6 +707,23 @@ fn closed_locks_tell_those_that_wait() {
     assert!(!guard.is_lost() && guard.release().wait().is_ok());
 }
 
+/// Also one that had another request before the close.
+#[test]
+fn closed_locks_are_looked_at_and_forced() {
+    let locks = Locks::new();
+    let guards = [1, 2].map(|key| locks.lock(key).wait().unwrap());
+    let waiting = locks.lock(2);
+    locks.close();
+    assert_eq!(waiting.wait().unwrap_err(), LockError::Closed);
+    for (key, guard) in [1, 2].iter().zip(guards) {
+        let info = locks.info(key).wait().unwrap().unwrap();
+        assert_eq!((info.fence, info.waiting), (Some(guard.fence()), 0));
+        assert_eq!(locks.force_release(key).wait(), Ok(true));
+        assert!(guard.is_lost() && locks.info(key).wait().unwrap().is_none());
+    }
+    assert!(locks.is_empty());
+}
+
 #[test]
 fn locks_that_are_dropped_still_work() {
     let locks = Locks::new();
