@@ -21,7 +21,7 @@ use crate::refused::{LONGEST_ROW, MOST_PLACES};
 use crate::step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen};
 use crate::time::{Moment, after};
 
-pub use crate::refused::{AdmissionError, Refused};
+pub use crate::refused::{OpenError, Refused};
 
 /// The maximum number of rows of a page.
 const PAGE: u32 = 1000;
@@ -107,13 +107,13 @@ pub struct Row {
 }
 
 impl Admission {
-    pub(crate) fn new(client: Owned, name: &str, limit: u64) -> Result<Self, AdmissionError> {
+    pub(crate) fn new(client: Owned, name: &str, limit: u64) -> Result<Self, OpenError> {
         match limit {
-            0 => return Err(AdmissionError::NoPlaces),
-            limit if limit > MOST_PLACES => return Err(AdmissionError::TooMany { limit }),
+            0 => return Err(OpenError::NoPlaces),
+            limit if limit > MOST_PLACES => return Err(OpenError::TooMany { limit }),
             _ => {}
         }
-        let key = client.key("admission", name).map_err(AdmissionError::Name)?;
+        let key = client.key("admission", name).map_err(OpenError::Name)?;
         Ok(Admission { client, admission: AdmissionKey { key, limit }, name: name.into() })
     }
 

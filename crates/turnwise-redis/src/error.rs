@@ -229,7 +229,10 @@ pub enum LockError {
     /// Too few nodes of a [`Majority`](crate::Majority) granted it.
     NoMajority(Votes),
     /// Waiting could never end: inside a turn that the answer waits for.
-    Deadlock,
+    Deadlock {
+        /// The name of the lock. `None` from a wait, which does not know it.
+        key: Option<Arc<str>>,
+    },
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
     WouldBlock,
     /// The client has ended.
@@ -256,7 +259,7 @@ impl fmt::Display for LockError {
             LockError::Name(error) => error.fmt(f),
             LockError::Store(error) => error.fmt(f),
             LockError::NoMajority(votes) => write!(f, "no majority: {votes}"),
-            LockError::Deadlock => f.write_str("the wait could never end"),
+            LockError::Deadlock { .. } => f.write_str("the wait could never end"),
             LockError::WouldBlock => Reason::WouldBlock.fmt(f),
             LockError::Closed => f.write_str("the client has ended"),
             LockError::Taken => f.write_str("the outcome was taken before"),
@@ -281,7 +284,7 @@ impl From<NameError> for LockError {
 impl From<AskError> for LockError {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::Refused(Reason::Deadlock(_), _) => LockError::Deadlock,
+            AskError::Refused(Reason::Deadlock(_), _) => LockError::Deadlock { key: None },
             AskError::Refused(Reason::WouldBlock, _) => LockError::WouldBlock,
             AskError::Taken => LockError::Taken,
             _ => LockError::Closed,

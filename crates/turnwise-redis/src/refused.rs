@@ -16,10 +16,10 @@ pub(crate) const MOST_PLACES: u64 = 1_000_000_000;
 /// The maximum length of a row, in bytes.
 pub(crate) const LONGEST_ROW: usize = 65_536;
 
-/// An error that the parameters of an admission cause.
+/// Why an admission was not opened: its parameters are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum AdmissionError {
+pub enum OpenError {
     /// The name is not valid.
     Name(NameError),
     /// An admission without places could admit no applicant.
@@ -31,19 +31,19 @@ pub enum AdmissionError {
     },
 }
 
-impl fmt::Display for AdmissionError {
+impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AdmissionError::Name(error) => error.fmt(f),
-            AdmissionError::NoPlaces => f.write_str("an admission must have at least one place"),
-            AdmissionError::TooMany { limit } => {
+            OpenError::Name(error) => error.fmt(f),
+            OpenError::NoPlaces => f.write_str("an admission must have at least one place"),
+            OpenError::TooMany { limit } => {
                 write!(f, "{limit} places exceed the limit of {MOST_PLACES}")
             }
         }
     }
 }
 
-impl Error for AdmissionError {}
+impl Error for OpenError {}
 
 /// An error of an application or a reservation. With all but [`Store`](Self::Store) and
 /// [`Withdrawn`](Self::Withdrawn), this request has certainly not admitted the applicant.

@@ -20,7 +20,7 @@ use crate::lock::Locks;
 use crate::memory::MemoryStore;
 use crate::name;
 use crate::record::REMEMBERED;
-use crate::refused::AdmissionError;
+use crate::refused::OpenError;
 use crate::server::RedisStore;
 use crate::slot_pool::SlotPoolBuilder;
 use crate::slots::{SlotBuildError, Slots};
@@ -147,8 +147,8 @@ impl Remote {
     /// the same limit for a name. Nothing is sent.
     ///
     /// # Errors
-    /// [`AdmissionError`].
-    pub fn admission(&self, name: &str, limit: u64) -> Result<Admission, AdmissionError> {
+    /// [`OpenError`].
+    pub fn admission(&self, name: &str, limit: u64) -> Result<Admission, OpenError> {
         Admission::new(self.client.clone(), name, limit)
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use support::world::{World, builder, contract};
 use support::{Server, until};
-use turnwise_redis::admission::{Admission, AdmissionError, Refused, Row, Status};
+use turnwise_redis::admission::{Admission, OpenError, Refused, Row, Status};
 use turnwise_redis::step::{AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Op, Step};
 use turnwise_redis::{
     Called, Effect, Limits, MemoryStore, NameError, Refusal, Remote, Store, StoreError,
@@ -254,13 +254,13 @@ contract! {
 
     fn bad_input_is_told(world) {
         let client = world.client(builder());
-        assert_eq!(client.admission("a", 0).unwrap_err(), AdmissionError::NoPlaces);
+        assert_eq!(client.admission("a", 0).unwrap_err(), OpenError::NoPlaces);
         let many = client.admission("a", u64::MAX).unwrap_err();
-        assert_eq!(many, AdmissionError::TooMany { limit: u64::MAX });
-        assert_eq!(client.admission("", 1).unwrap_err(), AdmissionError::Name(NameError::Empty));
+        assert_eq!(many, OpenError::TooMany { limit: u64::MAX });
+        assert_eq!(client.admission("", 1).unwrap_err(), OpenError::Name(NameError::Empty));
         let long = "x".repeat(2000);
         let too_long = NameError::TooLong { bytes: 2000 };
-        assert_eq!(client.admission(&long, 1).unwrap_err(), AdmissionError::Name(too_long));
+        assert_eq!(client.admission(&long, 1).unwrap_err(), OpenError::Name(too_long));
         let admission = client.admission("a {} %\u{7}", 1_000_000_000).unwrap();
         assert_eq!(admission.admit("", "").wait(), Err(Refused::Applicant(NameError::Empty)));
         assert_eq!(admission.reserve(&long).wait().unwrap_err(), Refused::Applicant(too_long));
