@@ -321,7 +321,8 @@ where
 
 impl<Id, L: Ledger<Id>> Admission<Id, L> {
     /// Its progress. All who heard "in" before the call are counted. Holds a mutex for some
-    /// instructions.
+    /// instructions, and waits for nothing: so it is no [`Call`](crate::Call), as it is over a
+    /// store, where another machine has the answer.
     pub fn status(&self) -> Status {
         let Shown { count, limit, closed, .. } = *self.board.shown.0.lock();
         let ratio = if limit == 0 { 1.0 } else { count as f64 / limit as f64 };

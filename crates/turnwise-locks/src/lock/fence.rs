@@ -204,7 +204,8 @@ impl<T: Send + 'static> Fenced<T> {
         self.with(fence, |_| ())
     }
 
-    /// The newest fence that was used. None inside a use of the resource, too. May block.
+    /// The newest fence that was used. `None` if there was none, and where [`with`](Self::with) is
+    /// refused. May block.
     pub fn newest(&self) -> Option<Fence> {
         self.actor.with(|inner| inner.newest).ok().flatten()
     }

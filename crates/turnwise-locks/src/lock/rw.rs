@@ -120,7 +120,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// A reader's hold, if there is no writer, and none waits.
     ///
     /// # Errors
-    /// [`LockError::Busy`], [`LockError::Closed`].
+    /// As [`Locks::try_lock`](crate::Locks::try_lock).
     pub fn try_read(&self, key: K) -> Result<ReadGuard<K>, LockError> {
         self.read_within(key, Limits::wait(Duration::ZERO)).wait()
     }
@@ -128,7 +128,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> RwLocks<K> {
     /// A writer's hold, if the lock is neither held nor waited for.
     ///
     /// # Errors
-    /// [`LockError::Busy`], [`LockError::Closed`].
+    /// As [`Locks::try_lock`](crate::Locks::try_lock).
     pub fn try_write(&self, key: K) -> Result<WriteGuard<K>, LockError> {
         self.write_within(key, Limits::wait(Duration::ZERO)).wait()
     }

@@ -218,7 +218,7 @@ impl Semaphore {
     /// Permits, if they are there now and no request waits.
     ///
     /// # Errors
-    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::Closed`].
+    /// [`LockError::TooMany`], and those of [`Locks::try_lock`](crate::Locks::try_lock).
     ///
     /// # Panics
     /// As [`acquire_within`](Self::acquire_within).

@@ -135,7 +135,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
     /// Permits of a key, if they are there now and no request waits.
     ///
     /// # Errors
-    /// [`LockError::Busy`], [`LockError::TooMany`], [`LockError::Closed`].
+    /// [`LockError::TooMany`], and those of [`Locks::try_lock`](crate::Locks::try_lock).
     ///
     /// # Panics
     /// As [`acquire_within`](Self::acquire_within).

@@ -82,7 +82,8 @@ pub struct PoolView {
     pub quarantined: usize,
     /// The number that are not free, and retire when they are: the pool has shrunk.
     pub retiring: usize,
-    /// The number of requests that wait; none any more after the pool was closed.
+    /// The number of requests that wait. Zero after the pool was closed, inside a waker of one, and
+    /// on a worker that must not wait for the queue.
     pub waiting: usize,
     /// The time that the first of them has waited, if it has a limit.
     pub oldest_wait: Option<Duration>,
