@@ -73,9 +73,10 @@ type OnQuarantine<E> = Box<dyn Fn(SlotId, &SlotError<E>) + Send + Sync>;
 
 /// The place of a job, and the value of its set-up, which it leads to.
 pub struct Slot<T = (), E = Infallible> {
+    /// Dropped before the place is released.
+    value: T,
     guard: Guard,
     id: SlotId,
-    value: T,
     /// The error of its pool, which slots in process name, too.
     error: PhantomData<fn() -> E>,
 }

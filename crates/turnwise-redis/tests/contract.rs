@@ -171,6 +171,28 @@ contract! {
         assert_eq!(number(&pools[1]), Ok(0));
     }
 
+    /// The value of a job that is given up is dropped while the job has its place.
+    fn slots_outlive_their_values(world) {
+        struct Value(Arc<AtomicUsize>, turnwise_redis::Slots);
+        impl Drop for Value {
+            fn drop(&mut self) {
+                self.0.fetch_add(self.1.info().wait().unwrap().held.len(), SeqCst);
+            }
+        }
+        let client = &world.clients(1)[0];
+        let (held, slots) = (Arc::new(AtomicUsize::new(0)), client.slots("a", 1).unwrap());
+        let (counts, pool) = (held.clone(), client.slot_pool("a", 1));
+        let pool = pool.set_up(move |_| Ok::<_, String>(Value(counts.clone(), slots.clone())));
+        let pool = pool.build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let job = async |_: &mut Slot<Value, _>| panic!("a job");
+            drop::<Result<(), _>>(runtime.block_on(pool.run_async(Limits::NONE, job)));
+        }));
+        assert!(ran.is_err());
+        assert_eq!(held.load(SeqCst), 1);
+    }
+
     /// A place that cannot be cleaned up is not granted before it is repaired.
     fn slots_that_cannot_be_cleaned_are_quarantined(world) {
         let client = &world.clients(1)[0];
