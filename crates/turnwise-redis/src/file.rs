@@ -162,7 +162,12 @@ impl From<Failure> for StoreError {
 
 impl File {
     fn open(path: &Path) -> Result<Self, Failure> {
-        let file = Connection::open(path)?;
+        // The program may change its folder, and SQLite has other names than paths: `:memory:`.
+        let path = std::path::absolute(path).map_err(|error| {
+            let (refusal, step, why) = (Refusal::Other, "use the file", error.to_string());
+            Failure::Store(StoreError::Refused { refusal, step, why })
+        })?;
+        let file = Connection::open(&path)?;
         file.busy_timeout(PATIENCE)?;
         file.pragma_update(None, "journal_mode", "WAL")?;
         file.pragma_update(None, "synchronous", "FULL")?;
@@ -171,8 +176,6 @@ impl File {
         // 32 MB of the tables are kept in memory.
         file.pragma_update(None, "cache_size", -32_768)?;
         file.set_prepared_statement_cache_capacity(32);
-        // The program may change its folder.
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let was = identity(&path);
         let mut engine = File { file, path, was, seen: 0, heard: Vec::new(), swaps: 0 };
         engine.begin()?;
@@ -533,7 +536,11 @@ mod tests {
         std::fs::write(&path, "a text, and no database. ".repeat(100)).unwrap();
         let error = open(&path);
         assert!(matches!(error, ConnectError::Store(StoreError::WrongStore { .. })), "{error}");
-        for path in [folder.0.clone(), folder.0.join("no/such/folder")] {
+        // SQLite opens addresses, and for no path a database that is deleted when it is closed.
+        let address = format!("file:{}", folder.0.join("address").display());
+        for path in
+            [folder.0.clone(), folder.0.join("no/such/folder"), address.into(), PathBuf::new()]
+        {
             let error = open(&path);
             assert!(matches!(error, ConnectError::Store(StoreError::Refused { .. })), "{error}");
         }
