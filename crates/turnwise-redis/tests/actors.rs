@@ -1052,6 +1052,39 @@ fn messages_that_cannot_be_read_are_dead_letters() {
     );
 }
 
+/// A message to the local actor that fails between two stored ones stops that actor only.
+#[test]
+fn local_actors_that_end_between_messages_are_replaced() {
+    #[derive(Default, Serialize, Deserialize)]
+    struct Number(u64);
+    #[derive(Serialize, Deserialize)]
+    struct Stray;
+    impl Handler<Add> for Number {
+        type Reply = u64;
+        fn handle(&mut self, Add(n): Add, _: &mut Context<'_, Self>) -> u64 {
+            self.0 += n;
+            self.0
+        }
+    }
+    impl Handler<Stray> for Number {
+        type Reply = ();
+        fn handle(&mut self, _: Stray, context: &mut Context<'_, Self>) {
+            let this = context.actor().unwrap();
+            this.send(|_: &mut Self| panic!("a stray message")).unwrap();
+        }
+    }
+    let remote = Remote::in_memory();
+    let kind = remote.actors::<Number>("number").message::<Add>("add");
+    let numbers = kind.message::<Stray>("stray").drains(Drains::Never).open().unwrap();
+    let number = numbers.of("a").unwrap();
+    number.tell(Add(1)).wait().unwrap();
+    number.tell(Stray).wait().unwrap();
+    number.tell(Add(2)).wait().unwrap();
+    let drained = number.drain(Until::empty()).wait().unwrap().unwrap();
+    assert_eq!((drained.handled, drained.failed, drained.left), (3, 0, 0));
+    assert_eq!(number.info().wait().unwrap().unwrap().state.unwrap().0, 3);
+}
+
 /// A state that cannot be deserialized runs nothing, and loses nothing.
 #[test]
 fn states_that_cannot_be_read_are_told() {

@@ -339,6 +339,7 @@ where
                 }
                 break;
             }
+            let is_new = local.is_none();
             let actor = match &local {
                 Some(actor) => actor,
                 None => match read(state.as_deref()) {
@@ -358,6 +359,11 @@ where
                     (state, attempts) = (Some(after), 0);
                     done.push((message, reply));
                     drained.handled += 1;
+                }
+                Err(NotDone::NotRun) if !is_new => {
+                    // A message beside the mailbox has ended this local actor since the last one.
+                    local = None;
+                    messages.push_front(message);
                 }
                 Err(NotDone::NotRun) => {
                     let gone = MessageError::ExecutorGone;
