@@ -14,14 +14,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use support::board::{Add, Board};
-use support::world::{World, contract};
+use support::world::{World, builder, contract};
 use support::{Server, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{AsyncContext, AsyncHandler, Context, Handler, System, ThreadPool};
 use turnwise_redis::step::{Answer, MailboxAnswer, Op};
 use turnwise_redis::{
     ActorsBuilder, ActorsError, Called, Drains, MemoryStore, MessageError, NameError, NoTime,
-    Outcome, Remote, RemoteActor, Store, StoreError, Until,
+    NoticeSink, Outcome, Remote, RemoteActor, Store, StoreError, Until,
 };
 
 /// Fails this many times, counted over all attempts in this process.
@@ -1186,6 +1186,40 @@ fn what_was_told_is_drained_before_the_last_handle_goes() {
     drop((eu, remote));
     let remote = Remote::builder().over(store).unwrap();
     assert_eq!(added(&board(&remote)), [1]);
+}
+
+/// A store that notes when its client ends.
+#[derive(Debug)]
+struct Left(MemoryStore, Arc<AtomicBool>);
+
+impl Store for Left {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        self.0.call(op)
+    }
+
+    fn listen(&self, client: &str, sink: NoticeSink) {
+        self.0.listen(client, sink);
+    }
+
+    fn forget(&self, client: &str) {
+        self.0.forget(client);
+        self.1.store(true, SeqCst);
+    }
+}
+
+/// The client of a request that was dropped looks for its reply no more.
+#[test]
+fn clients_end_although_requests_have_no_reply() {
+    let (store, left) = (MemoryStore::new(), Arc::new(AtomicBool::new(false)));
+    let remote = builder().place(Duration::from_millis(30));
+    let remote = remote.over(Left(store.clone(), left.clone())).unwrap();
+    let eu = kind(&remote).drains(Drains::Never).open().unwrap().of("eu").unwrap();
+    let asked = eu.ask(Add(1)).id("asked").send();
+    until("it is stored", || eu.info().wait().unwrap().unwrap().waiting == 1);
+    drop((asked, eu, remote));
+    until("the client ends", || left.load(SeqCst));
+    let remote = Remote::builder().over(store).unwrap();
+    assert_eq!(board(&remote).ask(Add(1)).id("asked").wait(), Ok(1));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
-use turnwise::{Reply, promise};
+use turnwise::{Promise, Reply, promise};
 
 use super::Actors;
 use super::drain::{self, Held, Until};
@@ -253,7 +253,7 @@ where
     /// Sends it. This call does not wait; the returned future does.
     pub fn send(self) -> Asked<R> {
         let (promise, reply) = promise();
-        let asked = Asked { reply, read: PhantomData };
+        let asked = Asked { reply: Some(reply), read: PhantomData };
         let mut prepared = match self.prepared {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -275,7 +275,8 @@ where
         prepared.actors.client.spawn(async move {
             let actor = prepared.actor;
             let question = Question { client, kind, actor, message, inbox };
-            promise.keep(question.ask(called, until).await);
+            let answer = question.ask(called, until, &promise).await;
+            promise.keep(answer);
         });
         asked
     }
@@ -313,22 +314,34 @@ impl<S, R> fmt::Debug for Ask<S, R> {
 /// Dropping it does not withdraw the message.
 #[must_use = "the reply comes when it is awaited or waited for"]
 pub struct Asked<R> {
-    reply: Reply<Result<Vec<u8>, MessageError>>,
+    /// `Some` until it is waited for.
+    reply: Option<Reply<Answered>>,
     read: PhantomData<fn() -> R>,
 }
+
+/// The serialized reply.
+type Answered = Result<Vec<u8>, MessageError>;
 
 impl<R: DeserializeOwned> Asked<R> {
     /// Waits for the reply. May block.
     ///
     /// # Errors
     /// [`MessageError`].
-    pub fn wait(self) -> Result<R, MessageError> {
-        read(&self.reply.wait()??)
+    pub fn wait(mut self) -> Result<R, MessageError> {
+        let reply = self.reply.take().ok_or(MessageError::Closed)?;
+        read(&reply.wait()??)
     }
 
     /// True if the reply has come. Wait-free.
     pub fn is_ready(&self) -> bool {
-        self.reply.is_ready()
+        self.reply.as_ref().is_some_and(Reply::is_ready)
+    }
+}
+
+impl<R> Drop for Asked<R> {
+    fn drop(&mut self) {
+        // The client waits for an answer no more, and may end.
+        drop(self.reply.take().map(Reply::cancel));
     }
 }
 
@@ -340,7 +353,10 @@ impl<R: DeserializeOwned> Future for Asked<R> {
     type Output = Result<R, MessageError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let reply = std::task::ready!(Pin::new(&mut self.reply).poll(cx));
+        let Some(reply) = &mut self.reply else {
+            return Poll::Ready(Err(MessageError::Closed));
+        };
+        let reply = std::task::ready!(Pin::new(reply).poll(cx));
         Poll::Ready(reply?.and_then(|reply| read(&reply)))
     }
 }
@@ -349,7 +365,8 @@ impl<R> Unpin for Asked<R> {}
 
 impl<R> fmt::Debug for Asked<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asked").field("ready", &self.reply.is_ready()).finish_non_exhaustive()
+        let ready = self.reply.as_ref().is_some_and(Reply::is_ready);
+        f.debug_struct("Asked").field("ready", &ready).finish_non_exhaustive()
     }
 }
 
@@ -536,7 +553,8 @@ where
         mut self,
         called: Instant,
         until: Option<Instant>,
-    ) -> Result<Vec<u8>, MessageError> {
+        asked: &Promise<Answered>,
+    ) -> Answered {
         let patience = self.client.patience();
         let given_up = until.map_or(patience, |until| until.min(patience));
         let id = self.message.id.clone();
@@ -566,6 +584,13 @@ where
                 let waited = called.elapsed();
                 let late = MessageError::TimedOut { waited };
                 return self.withdraw(&id, false, called, late).await;
+            }
+            if until.is_none() && asked.is_cancelled() {
+                // It is a message without an asker from now on.
+                if self.kind.settings.drains != Drains::Never {
+                    watch(&self.client, &self.kind, &self.actor, id);
+                }
+                return Err(MessageError::Closed);
             }
             self.inbox.mark_read();
             let act = MailboxAct::Outcome { actor: self.actor.clone(), message: id.clone() };
