@@ -378,6 +378,9 @@ where
     }
 
     /// Sends a message, and requests the reply of its handler.
+    ///
+    /// Handlers may ask other actors. An actor that asks itself, and actors that ask one another in
+    /// a circle, wait until a [limit](Ask::within) ends that.
     pub fn ask<M, R>(&self, message: M) -> Ask<S, R>
     where
         S: Handler<M, Reply = R>,
