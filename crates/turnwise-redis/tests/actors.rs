@@ -9,6 +9,7 @@ mod watched;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,10 +19,10 @@ use support::world::{World, builder, contract};
 use support::{Server, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{AsyncContext, AsyncHandler, Context, Handler, System, ThreadPool};
-use turnwise_redis::step::{Answer, MailboxAnswer, Op};
+use turnwise_redis::step::{Answer, MailboxAnswer, Op, Step};
 use turnwise_redis::{
-    ActorsBuilder, ActorsError, Called, Drains, MemoryStore, MessageError, NameError, NoTime,
-    NoticeSink, Outcome, Remote, RemoteActor, Store, StoreError, Until,
+    ActorsBuilder, ActorsError, Called, Drains, Effect, MemoryStore, MessageError, NameError,
+    NoTime, NoticeSink, Outcome, Remote, RemoteActor, Store, StoreError, Until,
 };
 
 /// Fails this many times, counted over all attempts in this process.
@@ -827,6 +828,45 @@ impl Store for Counted {
     }
 
     support::forwards_notices!(0);
+}
+
+/// A store whose answers are lost, and when it was last sent a message.
+#[derive(Debug)]
+struct Mute(MemoryStore, Arc<Mutex<Option<tokio::time::Instant>>>);
+
+impl Store for Mute {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        if matches!(&op.step, Step::Mailbox(step) if step.name() == "push") {
+            *self.1.lock().unwrap() = Some(tokio::time::Instant::now());
+        }
+        let called = self.0.call(op);
+        Box::pin(async move {
+            called.await?;
+            Err(StoreError::TimedOut { effect: Effect::Unknown })
+        })
+    }
+
+    support::forwards_notices!(0);
+}
+
+/// A copy of a message that arrived after its outcome was forgotten would be another message.
+#[test]
+fn messages_are_repeated_for_less_time_than_their_ids_are_known() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).build().unwrap().block_on(async {
+        let (sent, keep) = (Arc::new(Mutex::default()), Duration::from_secs(60));
+        let remote = Remote::builder().give_up_after(Duration::from_secs(3600));
+        let remote = remote.here("c", |_| Poll::Ready(()));
+        let remote = remote.over(Mute(MemoryStore::new(), sent.clone())).unwrap();
+        let kind = kind(&remote).drains(Drains::Never).keep_outcomes(keep);
+        let eu = kind.open().unwrap().of("eu").unwrap();
+        let began = tokio::time::Instant::now();
+        assert!(matches!(eu.tell(Add(1)).await, Err(MessageError::Store(_))));
+        assert!(sent.lock().unwrap().unwrap() < began + keep);
+        let began = tokio::time::Instant::now();
+        assert!(matches!(eu.ask(Add(1)).await, Err(MessageError::Store(_))));
+        assert!(sent.lock().unwrap().unwrap() < began + keep);
+    });
 }
 
 /// Workers whose executor has ended give a mailbox back, and do not take it again at once.

@@ -388,6 +388,8 @@ where
     let claim = claims.then(|| kind.settings.claim(token.clone()));
     let (id, sent) = (message.id.clone(), Moment::now());
     let act = MailboxAct::Push { actor: actor.to_owned(), message, delay, claim };
+    // A copy that arrived after the outcome was forgotten would be another message.
+    let until = until.min(after(kind.settings.keep / 2));
     match shard.step(client, act, until).await.0 {
         Ok(MailboxAnswer::Handed(hand)) => {
             kind.was_free(true);

@@ -353,7 +353,9 @@ where
     }
 
     /// Sets the time that outcomes are kept, and with them the ids of messages, of which a second
-    /// one is refused. The default is ten minutes, the minimum one minute.
+    /// one is refused. The default is ten minutes, the minimum one minute. A message that the store
+    /// does not answer is sent again for half of it at most, whatever the client's
+    /// [patience](crate::RemoteBuilder::give_up_after).
     pub fn keep_outcomes(mut self, time: Duration) -> Self {
         self.settings.keep = time;
         self
