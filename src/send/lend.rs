@@ -16,27 +16,24 @@ use crate::sync::thread;
 use crate::thread::context::Local;
 use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::turn::blocking::relieve_anyway;
+use crate::turn::envelope::Call;
 use crate::turn::envelope::lent::{Job, Lent, Returned};
 use crate::wait_list::Waiter;
 
 impl<S: 'static> Strong<S> {
     /// Runs a closure that may borrow from the caller, who is inside a turn, and waits for it. It
     /// is put in like this.
-    pub(super) fn lend_inside<F, R>(
+    pub(super) fn lend_inside(
         &self,
         local: &Local,
         seen: Snapshot,
         entry: Entry,
-        f: F,
-    ) -> Result<R, AskError>
-    where
-        F: FnOnce(&mut S) -> R + Send,
-        R: Send,
-    {
+        call: Call<'_, S>,
+    ) -> Result<(), AskError> {
         let cell = self.to_ref();
-        let (answerer, asker) = oneshot(Job::new(f));
+        let (answerer, asker) = oneshot(Job(call));
         let mut loan = Loan { cell: &cell, asker: Some(asker) };
-        let node = Unsent::new(Lent::<S, F, R>::new(answerer));
+        let node = Unsent::new(Lent::new(answerer));
         match node.push(|links| self.put(local, seen, links, entry)) {
             Ok(owed) => {
                 self.discharge_for(local, owed, &|| loan.is_done());
@@ -44,8 +41,9 @@ impl<S: 'static> Strong<S> {
             }
             Err((lent, reason)) => {
                 drop(lent);
-                // The closure, which nothing else has seen.
-                Err(self.refuse(loan.end(), reason))
+                // Nothing else has seen the closure.
+                loan.end();
+                Err(self.refused(reason))
             }
         }
     }
@@ -57,18 +55,18 @@ fn never() -> Cutoff<'static> {
 }
 
 /// A closure that is lent, for as long as its asker is there.
-struct Loan<'a, F, R> {
+struct Loan<'a> {
     cell: &'a Ref,
-    asker: Option<Asker<Returned<F, R>, F>>,
+    asker: Option<Asker<Returned, ()>>,
 }
 
-impl<F, R> Loan<'_, F, R> {
+impl Loan<'_> {
     fn is_done(&self) -> bool {
         self.asker.as_ref().is_some_and(Asker::is_done)
     }
 
     /// Waits for its end.
-    fn wait(mut self) -> Result<R, AskError> {
+    fn wait(mut self) -> Result<(), AskError> {
         let Some(asker) = &mut self.asker else { return Err(self.abandoned()) };
         match self.cell.wait_for(asker, never()) {
             Ok(Some(Ok(returned))) => self.settle(returned),
@@ -77,35 +75,30 @@ impl<F, R> Loan<'_, F, R> {
             // There is no limit.
             Ok(None) => Err(self.abandoned()),
             Err(Refused { reason, question: None }) => self.take_back(reason),
-            Err(Refused { reason, question: Some(f) }) => {
-                self.asker = None;
-                Err(self.not_run(f, reason))
-            }
+            Err(Refused { reason, question: Some(()) }) => self.settle(Returned::NotRun(reason)),
         }
     }
 
     /// Takes the closure back, for that reason; if it has started, waits for it.
-    fn take_back(mut self, reason: Reason) -> Result<R, AskError> {
+    fn take_back(mut self, reason: Reason) -> Result<(), AskError> {
         match self.end() {
-            Ok(f) => Err(self.not_run(f, reason)),
-            Err(Some(returned)) => self.settle(returned),
-            Err(None) => Err(self.abandoned()),
+            Ended::TakenBack => Err(self.not_run(reason)),
+            Ended::Answered(Some(returned)) => self.settle(returned),
+            Ended::Answered(None) => Err(self.abandoned()),
         }
     }
 
     /// It is answered.
-    fn settle(mut self, returned: Returned<F, R>) -> Result<R, AskError> {
+    fn settle(mut self, returned: Returned) -> Result<(), AskError> {
         self.asker = None;
         match returned {
-            Returned::Value(value) => Ok(value),
+            Returned::Ran => Ok(()),
             Returned::Panicked(payload) => std::panic::resume_unwind(payload),
-            Returned::NotRun(f, reason) => Err(self.not_run(f, reason)),
+            Returned::NotRun(reason) => Err(self.not_run(reason)),
         }
     }
 
-    /// Why it was not run; the closure is dropped first.
-    fn not_run(&self, f: F, reason: Reason) -> AskError {
-        let (reason, ()) = panic::owning(reason, |_| drop(f));
+    fn not_run(&self, reason: Reason) -> AskError {
         AskError::Refused(reason, self.cell.header().who().into())
     }
 
@@ -113,15 +106,15 @@ impl<F, R> Loan<'_, F, R> {
         AskError::Abandoned(self.cell.header().who().into())
     }
 
-    /// Ends the loan: here is the closure, or what became of it.
-    fn end(&mut self) -> Result<F, Option<Returned<F, R>>> {
-        let Some(mut asker) = self.asker.take() else { return Err(None) };
-        if let Some(f) = asker.cancel() {
-            return Ok(f);
+    /// Ends the loan.
+    fn end(&mut self) -> Ended {
+        let Some(mut asker) = self.asker.take() else { return Ended::Answered(None) };
+        if asker.cancel().is_some() {
+            return Ended::TakenBack;
         }
         loop {
             if let Some(answer) = asker.take() {
-                return Err(answer.ok());
+                return Ended::Answered(answer.ok());
             }
             relieve_anyway(|| {
                 if asker.watch(Waiter::Thread(thread::current())) {
@@ -133,9 +126,14 @@ impl<F, R> Loan<'_, F, R> {
     }
 }
 
-impl<F, R> Drop for Loan<'_, F, R> {
+enum Ended {
+    TakenBack,
+    Answered(Option<Returned>),
+}
+
+impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        // A wait was left without an answer. Closure and result are the caller's.
+        // A wait was left without an answer. A panic of the closure is its caller's.
         let ended = self.end();
         panic::ignore(|| drop(ended));
     }

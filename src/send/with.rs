@@ -15,6 +15,7 @@ use crate::thread::context::{Depth, Local, with_local};
 use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::turn::blocking::leave;
 use crate::turn::deferred::drain_until;
+use crate::turn::envelope::Call;
 use crate::turn::envelope::borrowed::{Borrowed, Outcome};
 
 impl<S: 'static> Strong<S> {
@@ -64,14 +65,27 @@ impl<S: 'static> Strong<S> {
         }
     }
 
+    /// [`with`](Self::with) of a mailbox that is not to be had. The closure, and then its result,
+    /// are in this frame: neither is dropped while the thread unwinds.
     #[inline(never)]
     fn with_slow<F, R>(&self, local: &Local, seen: Snapshot, f: F) -> Result<R, AskError>
     where
         F: FnOnce(&mut S) -> R + Send,
         R: Send,
     {
+        let ((f, result), ran) = panic::owning((Some(f), None), |(f, result)| {
+            self.wait_with(local, seen, &mut |state| *result = f.take().map(|f| f(state)))
+        });
+        match (ran, result) {
+            (Err(error), _) => Err(panic::owning(error, |_| drop(f)).0),
+            (Ok(()), Some(result)) => Ok(result),
+            (Ok(()), None) => unreachable!("a closure that has run has a result"),
+        }
+    }
+
+    fn wait_with(&self, local: &Local, seen: Snapshot, call: Call<'_, S>) -> Result<(), AskError> {
         if let Some(reason) = self.refuses_wait() {
-            return Err(self.refuse(f, reason));
+            return Err(self.refused(reason));
         }
         // Once the message is in the mailbox, the wait cannot be refused any more.
         let reserved = match self.header().needs_this_thread() {
@@ -79,10 +93,10 @@ impl<S: 'static> Strong<S> {
             false => reserve(),
         };
         let (entry, seen) = match (self.has_executor(), &reserved) {
-            (true, Err(_)) => return Err(self.refuse(f, Reason::WouldBlock)),
+            (true, Err(_)) => return Err(self.refused(Reason::WouldBlock)),
             (true, Ok(_)) => match self.look_at_executor() {
                 Ok(seen) => (Entry::Leave, seen),
-                Err(reason) => return Err(self.refuse(f, reason)),
+                Err(reason) => return Err(self.refused(reason)),
             },
             (false, Err(_)) => (Entry::DrainOnly, seen),
             (false, Ok(_)) => (Entry::Drain, seen),
@@ -91,39 +105,34 @@ impl<S: 'static> Strong<S> {
         // back.
         if local.in_turn() {
             drop(reserved);
-            return self.lend_inside(local, seen, entry, f);
+            return self.lend_inside(local, seen, entry, call);
         }
-        let mut own = NodeOf::in_frame(Borrowed::<S, F, R>::new(f));
+        let mut own = NodeOf::in_frame(Borrowed::new(call));
         let frame = &raw mut own;
         let node = NodePtr::of_frame(frame);
         // SAFETY: ENVELOPE-2: the frame is ours until the push, and from then on both sides use
         // this one pointer.
         let message = unsafe { &*NodeOf::message(frame) };
-        let owed = match self.put(local, seen, Links::one(node), entry) {
-            Ok(owed) => owed,
-            // The frame is ours again.
-            Err((_links, reason)) => return Err(self.refuse(own, reason)),
-        };
+        let owed = self.put(local, seen, Links::one(node), entry);
+        // The frame is ours again.
+        let owed = owed.map_err(|(_links, reason)| self.refused(reason))?;
         // Leaving this frame before the message is done would leave a dangling node in the mailbox.
         let stay = AbortOnUnwind;
         self.discharge_for(local, owed, &|| message.is_done());
         // A caller that may not sleep has drained until its message was done.
         if !message.is_done() {
-            Self::wait_for(local, message, reserved.ok());
+            wait_for(local, message, reserved.ok());
         }
         std::mem::forget(stay);
         match message.take() {
-            Outcome::Returned(result) => Ok(result),
+            Outcome::Returned => Ok(()),
             Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
             Outcome::NotRun(reason) => Err(self.not_run(reason)),
         }
     }
 
-    /// The error of a closure that was refused, which is dropped first: a panic of its drop would
-    /// leak the error.
     #[cold]
-    pub(super) fn refuse<F>(&self, f: F, reason: Reason) -> AskError {
-        let (reason, ()) = panic::owning(reason, |_| drop(f));
+    pub(super) fn refused(&self, reason: Reason) -> AskError {
         self.header().refused_question(reason)
     }
 
@@ -143,25 +152,22 @@ impl<S: 'static> Strong<S> {
     pub(super) fn not_run(&self, reason: Reason) -> AskError {
         AskError::Refused(reason, self.header().who().into())
     }
+}
 
-    fn wait_for<F, R>(local: &Local, message: &Borrowed<S, F, R>, reserved: Option<Reserved>)
-    where
-        F: FnOnce(&mut S) -> R,
-    {
-        if hint::done_soon(|| message.is_done()) {
-            return;
-        }
-        let sleep = || {
-            if message.sleep(thread::current()) {
-                while !message.is_done() {
-                    thread::park();
-                }
+fn wait_for<S>(local: &Local, message: &Borrowed<'_, S>, reserved: Option<Reserved>) {
+    if hint::done_soon(|| message.is_done()) {
+        return;
+    }
+    let sleep = || {
+        if message.sleep(thread::current()) {
+            while !message.is_done() {
+                thread::park();
             }
-        };
-        match reserved {
-            Some(reserved) => leave(local, || reserved.leave(), sleep),
-            None => sleep(),
         }
+    };
+    match reserved {
+        Some(reserved) => leave(local, || reserved.leave(), sleep),
+        None => sleep(),
     }
 }
 

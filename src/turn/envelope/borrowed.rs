@@ -7,9 +7,7 @@
 //!   sees the result and everything the turn did.
 //! - SLEEPER: `sleep` Release -> `complete` Acquire. The drainer sees the thread's handle.
 
-use std::marker::PhantomData;
-
-use super::why_not;
+use super::{Call, why_not};
 use crate::cell::resident::Place;
 use crate::error::Reason;
 use crate::mailbox::node::{Envelope, VTable};
@@ -24,29 +22,27 @@ const ASLEEP: u32 = 1;
 const DONE: u32 = 2;
 
 /// A closure in the frame of a caller that waits.
-pub(crate) struct Borrowed<S, F, R> {
+pub(crate) struct Borrowed<'a, S> {
     state: AtomicU32,
     sleeper: UnsafeCell<Option<Thread>>,
-    job: UnsafeCell<Option<F>>,
-    outcome: UnsafeCell<Option<Outcome<R>>>,
-    of: PhantomData<fn(S)>,
+    job: UnsafeCell<Option<Call<'a, S>>>,
+    outcome: UnsafeCell<Option<Outcome>>,
 }
 
 /// Outcome of a borrowed message.
-pub(crate) enum Outcome<R> {
-    Returned(R),
+pub(crate) enum Outcome {
+    Returned,
     Panicked(Payload),
     NotRun(Reason),
 }
 
-impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
-    pub(crate) fn new(job: F) -> Self {
+impl<'a, S> Borrowed<'a, S> {
+    pub(crate) fn new(job: Call<'a, S>) -> Self {
         Borrowed {
             state: AtomicU32::new(OPEN),
             sleeper: UnsafeCell::new(None),
             job: UnsafeCell::new(Some(job)),
             outcome: UnsafeCell::new(None),
-            of: PhantomData,
         }
     }
 
@@ -65,7 +61,7 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     }
 
     /// Takes the outcome, after [`is_done`](Self::is_done).
-    pub(crate) fn take(&self) -> Outcome<R> {
+    pub(crate) fn take(&self) -> Outcome {
         // SAFETY: ENVELOPE-2: done, so the frame is the caller's.
         self.outcome
             .with_mut(|slot| unsafe { (*slot).take() })
@@ -74,7 +70,7 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
 
     /// # Safety
     /// ENVELOPE-1, ENVELOPE-2: not done yet. The frame is not touched afterwards.
-    unsafe fn complete(this: *const Self, outcome: Outcome<R>) {
+    unsafe fn complete(this: *const Self, outcome: Outcome) {
         // SAFETY: ENVELOPE-2: the caller waits, so the frame is there until DONE is stored, and
         // outcome and handle are this side's until then.
         unsafe {
@@ -103,8 +99,8 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
         // run on the owner's state. The frame is not touched after the completion.
         unsafe {
             if let Some(job) = (*this).job.with_mut(|job| (*job).take()) {
-                let value = Place::of(env).with_state(job);
-                Self::complete(this, Outcome::Returned(value));
+                Place::of(env).with_state(job);
+                Self::complete(this, Outcome::Returned);
             }
         }
     }
@@ -128,6 +124,6 @@ impl<S, R, F: FnOnce(&mut S) -> R> Borrowed<S, F, R> {
     }
 }
 
-impl<S, R: Send, F: FnOnce(&mut S) -> R + Send> Envelope for Borrowed<S, F, R> {
+impl<S> Envelope for Borrowed<'_, S> {
     const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
 }

@@ -1,14 +1,11 @@
-//! A closure that a caller inside a turn lends: it lies in a oneshot, may borrow from the caller's
-//! frame, and can be taken back until its turn.
+//! A closure that a caller inside a turn lends: it lies in the caller's frame, a oneshot leads to
+//! it, and it can be taken back until its turn.
 //!
-//! - ENVELOPE-3: what it borrows is there until it was taken back ([`Asker::cancel`]) or answered
-//!   ([`Asker::take`]): its caller does not leave before. Neither the closure nor its result is
-//!   touched by anybody else afterwards: the one that runs it has moved it out and dropped it
-//!   before it answers, and a closure that is not run goes back in the answer.
+//! - ENVELOPE-3: the frame stays until the closure was taken back ([`Asker::cancel`]) or answered
+//!   ([`Asker::take`]): its caller does not leave before. The closure is not touched from the
+//!   answer on.
 
-use std::marker::PhantomData;
-
-use super::{Stays, staying, why_not};
+use super::{Call, Stays, staying, why_not};
 use crate::cell::resident::Place;
 use crate::error::Reason;
 use crate::mailbox::node::{Envelope, VTable};
@@ -18,65 +15,54 @@ use crate::panic::Payload;
 #[cfg(doc)]
 use crate::mailbox::oneshot::Asker;
 
-/// A closure in a oneshot.
-pub(crate) struct Job<S, F> {
-    f: F,
-    of: PhantomData<fn(S)>,
-}
+/// A closure that a oneshot leads to.
+pub(crate) struct Job<'a, S>(pub(crate) Call<'a, S>);
 
-impl<S, F> Job<S, F> {
-    pub(crate) fn new(f: F) -> Self {
-        Job { f, of: PhantomData }
-    }
-}
-
-impl<S, F> Question for Job<S, F> {
-    type Payload = F;
-    fn payload(self) -> F {
-        self.f
-    }
+impl<S> Question for Job<'_, S> {
+    type Payload = ();
+    fn payload(self) {}
 }
 
 /// Outcome of a lent closure.
-pub(crate) enum Returned<F, R> {
-    Value(R),
+pub(crate) enum Returned {
+    Ran,
     Panicked(Payload),
-    NotRun(F, Reason),
+    NotRun(Reason),
 }
 
 /// The node's part. One that was accepted nowhere is dropped, and its caller takes the closure
 /// back; in a node it is run or discarded.
-pub(crate) struct Lent<S, F, R> {
-    answerer: Option<Answerer<Job<S, F>, Returned<F, R>>>,
-    accepted: Option<Accepted<Job<S, F>, Returned<F, R>>>,
+pub(crate) struct Lent<'a, S> {
+    answerer: Option<Answerer<Job<'a, S>, Returned>>,
+    accepted: Option<Accepted<Job<'a, S>, Returned>>,
 }
 
-impl<S, R, F: FnOnce(&mut S) -> R> Lent<S, F, R> {
-    pub(crate) fn new(answerer: Answerer<Job<S, F>, Returned<F, R>>) -> Self {
+impl<'a, S> Lent<'a, S> {
+    pub(crate) fn new(answerer: Answerer<Job<'a, S>, Returned>) -> Self {
         Lent { answerer: Some(answerer), accepted: None }
     }
 
-    fn answer(&mut self, returned: Returned<F, R>) {
+    fn answer(&mut self, returned: Returned) {
         if let Some(accepted) = self.accepted.take() {
             accepted.finish(Ok(returned));
         }
     }
 }
 
-impl<S: 'static, R, F: FnOnce(&mut S) -> R> Stays for Lent<S, F, R> {
+impl<S: 'static> Stays for Lent<'_, S> {
     type State = S;
 
     fn run(&mut self, mut place: Place<'_, S>) {
         let Some(answerer) = self.answerer.take() else { return };
-        let Some((Job { f, .. }, accepted)) = answerer.start() else { return };
+        let Some((Job(call), accepted)) = answerer.start() else { return };
         self.accepted = Some(accepted);
-        let value = place.with_state(f);
-        self.answer(Returned::Value(value));
+        place.with_state(call);
+        self.answer(Returned::Ran);
     }
 
     fn discard(&mut self, place: Place<'_, S>) {
-        if let Some((Job { f, .. }, accepted)) = self.answerer.take().and_then(Answerer::start) {
-            accepted.finish(Ok(Returned::NotRun(f, why_not(place.header()))));
+        if let Some((_, accepted)) = self.answerer.take().and_then(Answerer::start) {
+            accepted.finish(Ok(Returned::NotRun(why_not(place.header()))));
         }
     }
 
@@ -85,6 +71,6 @@ impl<S: 'static, R, F: FnOnce(&mut S) -> R> Stays for Lent<S, F, R> {
     }
 }
 
-impl<S: 'static, R, F: FnOnce(&mut S) -> R> Envelope for Lent<S, F, R> {
+impl<S: 'static> Envelope for Lent<'_, S> {
     const VTABLE: &'static VTable = &staying::<Self>();
 }

@@ -27,6 +27,10 @@ use crate::error::Reason;
 use crate::mailbox::node::{Envelope, VTable};
 use crate::panic::Payload;
 
+/// A closure of a caller that waits, and what it returns, lie in the caller's frame: so the rest of
+/// the way is compiled once for each type of states.
+pub(crate) type Call<'a, S> = &'a mut (dyn FnMut(&mut S) + Send);
+
 /// A message that lies in a oneshot, and was accepted nowhere.
 pub(crate) trait Answers: Envelope {
     /// Answers it, unless its asker has withdrawn it.
