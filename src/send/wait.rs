@@ -76,9 +76,10 @@ impl Ref {
         let done = || asker.is_done();
         let until = Until { done: &done, at_once: false, deadline };
         // Most likely this thread has promised to run it, if it is inside a turn.
-        if !self.help(&until) || !asker.is_done() {
-            let _ = hint::done_soon(|| asker.is_done()) || self.help(&until);
+        if self.help(&until) && !asker.is_done() && deadline.is_over() {
+            return Ok(None);
         }
+        let _ = hint::done_soon(|| asker.is_done()) || self.help(&until);
         if asker.is_done() {
             return Ok(asker.take());
         }

@@ -1,11 +1,13 @@
 //! Timed waits on a clock that stands still until it is moved: no test here sleeps, and none reads
 //! the time.
 
-use std::sync::mpsc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Held, must_end};
+use crate::common::{Held, in_turn, must_end};
 use turnwise::{Actor, AskError, Clock, Drain, Overflow, Reason, VirtualClock, WaitError};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -118,6 +120,23 @@ fn timed_waits_end_while_the_only_worker_is_busy() {
         drop((busy, other, tx));
         worker.join().unwrap();
     });
+}
+
+/// Inside a turn, a waiter runs what its thread has promised to run.
+#[test]
+fn a_waiter_whose_time_is_over_runs_no_further_turn() {
+    let clock = VirtualClock::new();
+    let actor = Actor::builder().clock(clock.clone()).spawn(()).unwrap();
+    let ran = Arc::new(AtomicBool::new(false));
+    in_turn(|| {
+        let runs = ran.clone();
+        actor.send(move |()| clock.advance(HOUR)).unwrap();
+        actor.send(move |()| runs.store(true, SeqCst)).unwrap();
+        assert!(actor.call(|()| ()).within(SECOND).is_err_and(is_cancelled));
+        assert!(!ran.load(SeqCst));
+    });
+    actor.idle().wait().unwrap();
+    assert!(ran.load(SeqCst));
 }
 
 #[test]
