@@ -284,7 +284,7 @@ impl Draw {
             match self.rng.u32(..10) {
                 0..6 => {
                     let body = Body((0..deeds).map(|_| meddles(self)).collect());
-                    steps.push(self.numbered(Deed::Elsewhere { body }));
+                    steps.push(self.numbered(Deed::Elsewhere { body, again: false }));
                 }
                 6 | 7 => steps.extend((0..deeds).map(|_| meddles(self))),
                 _ => steps.push(self.numbered(Deed::Pause { micros: 200 })),

@@ -360,6 +360,8 @@ pub enum Deed {
     /// Another thread does it, and this one waits for that for a while.
     Elsewhere {
         body: Body,
+        /// The destructors of that thread's locals do it once more.
+        again: bool,
     },
     Pause {
         micros: u32,
@@ -686,7 +688,7 @@ impl Steps for Deed {
             | Deed::CloseSystem { bell: waker, .. } => bell(waker, f),
             Deed::With { body, .. }
             | Deed::Blocking { body }
-            | Deed::Elsewhere { body }
+            | Deed::Elsewhere { body, .. }
             | Deed::Panic { dropped: body } => f(body),
             _ => {}
         }

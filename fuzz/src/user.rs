@@ -24,7 +24,7 @@ use crate::plan::{
     Bell, Body, Deed, FUTURES, Fate, For, How, Inside, Later, Letter, Manner, OnPanic, PlaceKind,
     Program, Runs, Settles, Step, Time,
 };
-use crate::record::{Record, Who};
+use crate::record::{self, Record, Who};
 use crate::timing::{self, Clockwork};
 use crate::turns::{self, Desk};
 
@@ -83,6 +83,23 @@ thread_local! {
     static LAST: Cell<usize> = const { Cell::new(NOBODY) };
     /// The actors in whose turns this thread is, or those that wait for it.
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// Dropped after the locals of the crate that come later.
+    static AT_END: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+}
+
+/// The steps of the destructors of a thread.
+struct AtEnd {
+    world: Arc<World>,
+    body: Body,
+    doing: Doing,
+    _ends: Arc<()>,
+}
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let _was = now(self.doing);
+        caught(|| self.world.steps(&self.body));
+    }
 }
 
 /// A shutdown with a limit, by the virtual clock.
@@ -251,6 +268,8 @@ pub struct World {
     /// The number of threads that do not allow wakes.
     pub held: AtomicI32,
     threads: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
+    /// One clone for each thread that has steps for its destructors.
+    ends: Arc<()>,
     /// Actors that keep others, by a handle in a state or a message.
     keeps: Mutex<HashSet<(usize, usize)>>,
     pub pumping: AtomicBool,
@@ -316,6 +335,7 @@ impl World {
             moments: AtomicU64::new(0),
             held: AtomicI32::new(0),
             threads: Mutex::default(),
+            ends: Arc::default(),
             keeps: Mutex::default(),
             pumping: AtomicBool::new(true),
             runs_in_executor: AtomicBool::new(false),
@@ -451,7 +471,9 @@ impl World {
     pub fn unfinished(&self) -> Vec<String> {
         let mut threads = self.threads.lock().unwrap();
         threads.retain(|(_, thread)| !thread.is_finished());
-        threads.iter().map(|(name, _)| name.clone()).collect()
+        let ends = Arc::strong_count(&self.ends) > 1;
+        let names = threads.iter().map(|(name, _)| name.clone());
+        names.chain(ends.then(|| "a thread that ends".into())).collect()
     }
 
     /// Makes a new state of this actor.
@@ -897,11 +919,16 @@ impl World {
             }
             Deed::Advance { micros } => self.clock.advance(Duration::from_micros((*micros).into())),
             Deed::Blocking { body } => face::blocking(|| self.perform(body, DOING.get())),
-            Deed::Elsewhere { body } => {
+            Deed::Elsewhere { body, again } => {
                 let (over, is_over) = mpsc::channel::<()>();
-                let body = body.clone();
+                let (body, ends) = (body.clone(), again.then(|| self.ends.clone()));
                 let doing = if DOING.get() == Doing::Steps { Doing::Steps } else { Doing::Code };
                 self.start(format!("step {}", step.id), doing, move |world| {
+                    if let Some(_ends) = ends {
+                        record::touch();
+                        let (world, body) = (world.clone(), body.clone());
+                        AT_END.set(Some(AtEnd { world, body, doing, _ends }));
+                    }
                     world.steps(&body);
                     drop(over);
                 });

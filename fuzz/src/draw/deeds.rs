@@ -128,7 +128,7 @@ impl Draw {
     }
 
     pub(super) fn elsewhere(&mut self, at: At) -> Deed {
-        Deed::Elsewhere { body: self.body(at.depth) }
+        Deed::Elsewhere { body: self.body(at.depth), again: self.chance(20) }
     }
 
     pub(super) fn pause(&mut self, _: At) -> Deed {
@@ -332,7 +332,7 @@ impl Draw {
         let watch = Deed::Watch { of: at.to, what, bell, then: Fate::Keep(at.slot) };
         // In a turn of that actor, another thread may wait for it.
         match self.chance(50) {
-            true => Deed::Elsewhere { body: Body(vec![self.numbered(watch)]) },
+            true => Deed::Elsewhere { body: Body(vec![self.numbered(watch)]), again: false },
             false => watch,
         }
     }
