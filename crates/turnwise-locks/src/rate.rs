@@ -17,12 +17,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use turnwise::time::{Sleep, Timers};
-use turnwise::{Limit, Reason, WaitError, promise, promise_on};
+use turnwise::{Actor, Limit, Reason, WaitError, promise, promise_on};
 
 use crate::entry_ref::EntryRef;
 use crate::limits::shown;
 use crate::map::{Entries, Entry, Map};
-use crate::registry::{AsKey, Own};
+use crate::registry::{AsKey, Own, comparing};
 use crate::user_code::{ignore, owning};
 
 /// The number of permits that a key gets in a time, and at once.
@@ -141,7 +141,7 @@ struct Inner<K> {
 /// before that, it gives them back if no request of its key came after it; else the next ones wait
 /// as they would have.
 #[must_use = "it says when to go on"]
-pub struct AcquireRate<K: Eq + Hash> {
+pub struct AcquireRate<K: Eq + Hash + Send + 'static> {
     stage: Stage<K>,
     sleep: Option<Sleep>,
 }
@@ -414,7 +414,7 @@ impl<K: Eq + Hash> Taken<K> {
     }
 }
 
-impl<K: Eq + Hash> AcquireRate<K> {
+impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
     /// The outcome of a request that does not wait.
     fn at_once(mut self) -> Result<(), RateError> {
         match std::mem::replace(&mut self.stage, Stage::Taken) {
@@ -463,7 +463,7 @@ impl<K: Eq + Hash> AcquireRate<K> {
     }
 }
 
-impl<K: Eq + Hash> Future for AcquireRate<K> {
+impl<K: Eq + Hash + Send + 'static> Future for AcquireRate<K> {
     type Output = Result<(), RateError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -487,19 +487,25 @@ impl<K: Eq + Hash> Future for AcquireRate<K> {
     }
 }
 
-impl<K: Eq + Hash> Drop for AcquireRate<K> {
+impl<K: Eq + Hash + Send + 'static> Drop for AcquireRate<K> {
     fn drop(&mut self) {
-        if let Stage::Waits(taken) = &self.stage {
-            if taken.inner.now() < taken.at {
-                // The key's `Eq` is the user's.
-                ignore(|| taken.give_back());
-            }
+        let Stage::Waits(taken) = std::mem::replace(&mut self.stage, Stage::Taken) else { return };
+        if taken.inner.now() >= taken.at {
+            return;
+        }
+        // The key's `Eq` is the user's.
+        let give_back = move || ignore(|| taken.give_back());
+        if comparing() {
+            // Inside the `Eq` of a key: then not here, and a pool does it.
+            drop(Actor::new(()).posted().send(move |()| give_back()));
+        } else {
+            give_back();
         }
     }
 }
 
 // It has nothing that is pinned.
-impl<K: Eq + Hash> Unpin for AcquireRate<K> {}
+impl<K: Eq + Hash + Send + 'static> Unpin for AcquireRate<K> {}
 
 impl<K> Clone for RateLimits<K> {
     fn clone(&self) -> Self {
@@ -513,7 +519,7 @@ impl<K> fmt::Debug for RateLimits<K> {
     }
 }
 
-impl<K: Eq + Hash> fmt::Debug for AcquireRate<K> {
+impl<K: Eq + Hash + Send + 'static> fmt::Debug for AcquireRate<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcquireRate").field("ready", &self.is_ready()).finish_non_exhaustive()
     }

@@ -1,15 +1,17 @@
 //! Rates by key.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use turnwise::time::Timers;
 use turnwise::{Actor, ThreadPool, VirtualClock};
-use turnwise_locks::rate::{Rate, RateError, RateLimits};
+use turnwise_locks::rate::{AcquireRate, Rate, RateError, RateLimits};
 
-use crate::common::{Wakes, must_end, poll};
+use crate::common::{Wakes, must_end, poll, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -212,4 +214,37 @@ fn once_for_ever_is_never_again() {
     assert_eq!(limits.try_acquire(1, 1), never);
     assert_eq!(limits.acquire(1).wait(), never);
     assert_eq!(limits.available(&1), 0);
+}
+
+/// The first `Eq` after a request was put there drops it.
+#[derive(Clone)]
+struct Ends(Arc<Mutex<Option<AcquireRate<Ends>>>>);
+
+impl Hash for Ends {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialEq for Ends {
+    fn eq(&self, _: &Self) -> bool {
+        drop(self.0.lock().unwrap().take());
+        true
+    }
+}
+
+impl Eq for Ends {}
+
+#[test]
+fn a_request_that_is_dropped_inside_an_eq_gives_back() {
+    must_end(|| {
+        let timers = Timers::by_hand(VirtualClock::new());
+        let limits = RateLimits::with_timers(rate(1, SECOND), timers);
+        let key = Ends(Arc::default());
+        limits.try_acquire(key.clone(), 1).unwrap();
+        let waiting = limits.acquire(key.clone());
+        *key.0.lock().unwrap() = Some(waiting);
+        let wait = |wait| Err(RateError::Expected { wait });
+        assert_eq!(limits.try_acquire(key.clone(), 1), wait(2 * SECOND));
+        // A pool gives it back.
+        until(|| limits.try_acquire(key.clone(), 1) == wait(SECOND));
+    });
 }
