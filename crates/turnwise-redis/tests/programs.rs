@@ -193,6 +193,16 @@ fn queues_run_commands_in_their_order() {
     let soon = ["push", "b", "--id", "soon", "--after", "50ms", "--", "echo", "soon"];
     assert_eq!(queue(&soon).1, "soon\n");
     until("its time has come", || queue(&["drain", "b"]).1 == "soon\n1 done\n");
+    // A queue that another process drains is not done.
+    assert_eq!(queue(&["push", "c", "--id", "long", "--", "cat"]).0, Some(0));
+    let mut drains = program("queue");
+    let drains = drains.args(["--url", &*url, "drain", "c"]).stdin(Stdio::piped());
+    let mut drains = drains.stdout(Stdio::null()).spawn().unwrap();
+    until("it runs", || queue(&["outcome", "c", "long"]).1 == "runs, attempt 1\n");
+    assert_eq!(queue(&["drain", "c"]), (Some(75), "0 done\n".to_owned(), String::new()));
+    drop(drains.stdin.take());
+    assert_eq!(drains.wait().unwrap().code(), Some(0));
+    assert_eq!(queue(&["drain", "c"]).0, Some(0));
     // The same in a file.
     #[cfg(feature = "sqlite")]
     {

@@ -28,7 +28,8 @@ use failure::Failure;
 ///
 /// Exit codes: 0; 1 if there is no such command, or none to withdraw; 69 if no
 /// server answers, 2 for bad usage; `outcome`: 0 if the command was done, 1 if
-/// it is dead, withdrawn or unknown, 75 if it is delayed, waits or runs.
+/// it is dead, withdrawn or unknown, 75 if it is delayed, waits or runs;
+/// `drain`: 75 if another process runs the commands that are left.
 #[derive(Parser)]
 #[command(name = "queue", verbatim_doc_comment)]
 struct Arguments {
@@ -221,7 +222,9 @@ fn run(remote: &Remote, given: &Arguments) -> Result<(u8, String), Failure> {
         }
         Deed::Drain { queue } => {
             let drained = answer(queues.of(queue).map_err(failed)?.drain(Until::empty()))?;
-            Ok((0, format!("{} done\n", drained.handled)))
+            let is_left = drained.by_another || drained.left > 0;
+            let code = if is_left { common::TRY_AGAIN } else { 0 };
+            Ok((code, format!("{} done\n", drained.handled)))
         }
         Deed::Outcome { queue, id } => outcome(&queues, queue, id),
         Deed::Withdraw { queue, id } => {
