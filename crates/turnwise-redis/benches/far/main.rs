@@ -10,6 +10,7 @@
 
 mod actors;
 mod figures;
+mod network;
 mod server;
 mod subject;
 mod waiters;
@@ -35,6 +36,10 @@ struct Options {
     /// How many rounds.
     #[arg(long, global = true, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// How many milliseconds each message is on its way. The client's processor time includes that
+    /// of this network.
+    #[arg(long, global = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1000))]
+    delay: u64,
     #[command(subcommand)]
     what: What,
     /// What cargo adds to the arguments.
@@ -85,6 +90,10 @@ fn run(options: &Options) -> Result<(), Failure> {
     };
     let url =
         options.url.clone().unwrap_or_else(|| own.as_ref().map_or(String::new(), Server::url));
+    let url = match options.delay {
+        0 => url,
+        delay => network::slow(&url, Duration::from_millis(delay))?,
+    };
     match &options.what {
         What::Pairs { pairs } => {
             let server = own.as_ref().map(Server::id);
