@@ -1,13 +1,16 @@
 //! Attempts of requests: by their callers first, then on the client's thread.
 //!
-//! - ATTEMPT-1: the first attempt runs on its caller: in the caller's runtime, or, for a thread
-//!   that waits, in a runtime that the client keeps. So an immediate answer wakes no other thread.
+//! - ATTEMPT-1: the first attempt runs on its caller: in the caller's runtime, or on the thread
+//!   that waits. That thread makes a blocking call of the store, or, if that has none or the wait
+//!   has a limit, polls the attempt in a runtime that the client keeps. So an immediate answer
+//!   wakes no other thread.
 //! - ATTEMPT-2: a request that has to wait longer, or to be repeated, moves to the client's thread,
 //!   which receives notices. It moves as a whole, and once.
 //! - ATTEMPT-3: a request that its caller does not poll moves, too: if it was never polled, or not
 //!   since it was woken, or not before its queue entry has to be refreshed. While there are
-//!   attempts, the client's thread looks for such requests a few times a second. So each request is
-//!   sent, queue entries are kept and holds are renewed, whether the futures are polled or not.
+//!   attempts, the client's thread looks for such requests a few times a second. A blocking call
+//!   ends before a queue entry has to be refreshed. So each request is sent, queue entries are kept
+//!   and holds are renewed, whether the futures are polled or not.
 //! - ATTEMPT-4: callers' wakers, and stores, may panic, and may block where a caller polls. The
 //!   client's thread waits for no caller, and goes on if a waker panics.
 
@@ -20,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::{EnterGuard, Handle, Runtime};
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{Instant, sleep, timeout_at};
 use turnwise::{AskError, Limit, Reply, WaitError, blocking, promise};
@@ -43,13 +46,16 @@ struct Signal {
     is_due: AtomicBool,
     /// True once the client's thread has it.
     has_moved: AtomicBool,
+    /// True while the caller is a thread that waits for as long as the attempt takes.
+    may_block: AtomicBool,
 }
 
 impl Caller {
     fn new(has_moved: bool) -> Self {
         let waker = Mutex::new(Waker::noop().clone());
         let (is_due, has_moved) = (AtomicBool::new(true), AtomicBool::new(has_moved));
-        Caller { signal: Arc::new(Signal { waker, is_due, has_moved }) }
+        let may_block = AtomicBool::new(false);
+        Caller { signal: Arc::new(Signal { waker, is_due, has_moved, may_block }) }
     }
 
     /// The caller of an attempt that begins on the client's thread.
@@ -60,6 +66,11 @@ impl Caller {
     /// True while the caller polls it.
     pub(crate) fn is_here(&self) -> bool {
         !self.signal.has_moved.load(Relaxed)
+    }
+
+    /// True while the caller polls it on a thread that may block.
+    pub(crate) fn may_block(&self) -> bool {
+        self.is_here() && self.signal.may_block.load(Relaxed)
     }
 
     /// Moves the attempt to the client's thread, unless it is there.
@@ -135,7 +146,7 @@ pub(crate) struct Home {
     /// entries and holds.
     pause: Duration,
     /// The age at which an attempt moves to the client's thread.
-    old: Duration,
+    pub(crate) old: Duration,
 }
 
 /// The attempts that their callers poll, by number: older ones have lower numbers.
@@ -233,6 +244,12 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
             Poll::Pending => return true,
         }
         false
+    }
+
+    fn may_block(&self, may: bool) {
+        if let State::Here(Here { caller, .. }) = self {
+            caller.signal.may_block.store(may, Relaxed);
+        }
     }
 
     fn moves(&mut self) {
@@ -335,6 +352,16 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         let may_have = Handle::try_current().is_err_and(|error| error.is_missing_context());
         let threads = home.threads.as_ref().filter(|_| may_have);
         let Some(taken) = threads.and_then(Threads::take) else { return self.lock().moves() };
+        // The thread sends a step itself, if the store lets it. Returns whether the attempt still
+        // runs here.
+        let blocks = || {
+            let _runtime = taken.enter();
+            let mut state = self.lock();
+            state.may_block(true);
+            let goes_on = state.poll_here(&mut Context::from_waker(Waker::noop()));
+            state.may_block(false);
+            goes_on
+        };
         let here = poll_fn(|cx| match self.lock().poll_here(cx) {
             true => Poll::Pending,
             false => Poll::Ready(()),
@@ -349,7 +376,11 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
                 None => here.await,
             }
         };
-        blocking(|| taken.block_on(waits));
+        blocking(|| {
+            if deadline.is_some() || blocks() {
+                taken.block_on(waits);
+            }
+        });
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
@@ -644,6 +675,10 @@ impl Threads {
 }
 
 impl Taken<'_> {
+    fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.runtime.as_ref().map(Runtime::enter)
+    }
+
     fn block_on(&self, waits: impl Future<Output = ()>) {
         if let Some(runtime) = &self.runtime {
             runtime.block_on(waits);

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use turnwise::{AskError, Reply, promise};
 
@@ -250,6 +250,19 @@ impl Client {
         until: Instant,
     ) -> (Result<Answer, StoreError>, bool) {
         let mut late = false;
+        if caller.may_block() {
+            let limit = until.saturating_duration_since(Instant::now());
+            match self.store.call_blocking(op, limit.min(self.home.old)) {
+                Some(Ok(answer)) => return (Ok(answer), false),
+                Some(Err(error)) if !is_tried_again(&error, op) => return (Err(error), false),
+                Some(Err(error)) => {
+                    late = !matches!(error, StoreError::Refused { .. });
+                    caller.moves().await;
+                }
+                // Goes on in the runtime of its thread.
+                None => yield_now().await,
+            }
+        }
         if caller.is_here() {
             let mut called = pin!(timeout_at(until, self.store.call(op)));
             let answer = poll_fn(|cx| match caller.is_here() {

@@ -37,6 +37,7 @@ mod slot_pool;
 pub mod slots;
 pub mod step;
 mod store;
+mod suits;
 mod tenure;
 pub mod ticks;
 mod time;
@@ -44,6 +45,7 @@ mod time;
 mod tls;
 mod user_code;
 mod view;
+mod wires;
 
 pub use actors::{
     ActorInfo, Actors, ActorsBuilder, ActorsError, Ask, Asked, DeadLetter, Drained, Drains,

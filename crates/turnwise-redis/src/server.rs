@@ -23,13 +23,16 @@ use crate::scripts::{self, Scripts};
 use crate::sentinel::Sentinels;
 use crate::step::{Answer, Notice, Op, Token};
 use crate::store::{Called, Life, NoticeSink, Store};
+use crate::suits::{Failure, suits};
+use crate::wires::Wires;
 
 /// Objects in a Redis server of version 7 or newer, or a server with the same protocol; or in a
 /// cluster of them.
 ///
 /// Each runtime that sends steps has one connection, to each node of a cluster, which is opened by
-/// its first step, and again after a failure. Notices arrive over the connections of the runtime
-/// that listens to them, which is the [`Remote`](crate::Remote)'s own.
+/// its first step, and again after a failure. Threads that wait share a few blocking ones, unless
+/// the server is a cluster. Notices arrive over the connections of the runtime that listens to
+/// them, which is the [`Remote`](crate::Remote)'s own.
 ///
 /// A cluster is found by any of its nodes. An object is on one node; while its slot moves to
 /// another one, its steps are refused as [unreachable](StoreError::Unreachable), and repeated.
@@ -41,6 +44,7 @@ pub struct RedisStore {
     patience: Duration,
     listeners: Arc<Listeners>,
     links: Mutex<HashMap<(runtime::Id, Node), Slot>>,
+    wires: Wires,
     nodes: Mutex<Nodes>,
     /// True if a cluster is refused.
     alone: bool,
@@ -137,6 +141,7 @@ impl RedisStore {
             patience,
             listeners: Arc::default(),
             links: Mutex::default(),
+            wires: Wires::default(),
             nodes: Mutex::default(),
             alone: false,
             sentinels,
@@ -285,6 +290,9 @@ impl RedisStore {
             connection.subscribe(format!("{}{client}", self.channels)).await?;
         }
         *self.life.lock().unwrap_or_else(PoisonError::into_inner) = life;
+        if node.is_none() {
+            self.wires.lead_to(client);
+        }
         Ok(Link { connection, broken, listeners: added })
     }
 
@@ -347,6 +355,35 @@ impl RedisStore {
         }
     }
 
+    /// Sends a step from this thread, which waits for the answer. Returns `None` if it was not
+    /// sent, or was refused.
+    fn attempt_here(&self, op: &Op, limit: Duration) -> Option<Result<Answer, StoreError>> {
+        if self.nodes().is_cluster() {
+            return None;
+        }
+        let mut wire = self.wires.take(limit.min(self.patience))?;
+        let mut whole = false;
+        loop {
+            let command = self.scripts.command(&self.channels, op, whole, false);
+            match wire.send(&command) {
+                Ok(value) => {
+                    self.wires.put(wire);
+                    return Some(scripts::answer(&op.step, value));
+                }
+                Err(error) if is_no_script(&error) && !whole => whole = true,
+                // An error of the server's: it is dealt with by `attempt`, which has it, too.
+                Err(error) if error.code().is_some() => {
+                    self.wires.put(wire);
+                    return None;
+                }
+                Err(_) => {
+                    self.wires.cut();
+                    return Some(Err(StoreError::TimedOut { effect: Effect::Unknown }));
+                }
+            }
+        }
+    }
+
     fn failed(&self, failure: Failure, step: &'static str) -> StoreError {
         let error = match failure {
             Failure::Wrong(needs) => return StoreError::WrongStore { needs },
@@ -396,101 +433,17 @@ impl Drop for Ends {
     }
 }
 
-enum Failure {
-    Redis(RedisError),
-    Wrong(String),
-    Replica,
-    Sentinel,
-    NoPrimary(String),
-    Cluster,
-}
-
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Self {
-        Failure::Redis(error)
-    }
-}
-
 fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
-
-/// Checks whether the server can hold locks, and returns its life, and whether it is a node of a
-/// cluster. Settings that the user may not read are taken to be right.
-async fn suits(connection: &mut MultiplexedConnection) -> Result<(Option<Life>, bool), Failure> {
-    let (mut life, mut in_cluster, asked) = (None, false, Instant::now());
-    let unless_refused = |answer: RedisResult<Value>| match answer {
-        Err(error) if error.kind() == ErrorKind::Io => Err(Failure::Redis(error)),
-        answer => Ok(answer.ok()),
-    };
-    let info = redis::cmd("INFO").arg("server").query_async::<Value>(connection).await;
-    if let Some(info) = unless_refused(info)?.as_ref().and_then(text) {
-        let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
-        life = field("run_id:").map(|run| {
-            let up = field("uptime_in_seconds:").and_then(|up| up.trim().parse().ok());
-            let began = up.and_then(|up| asked.checked_sub(Duration::from_secs(up)));
-            Life { run: run.trim().to_owned(), began }
-        });
-        match field("redis_mode:").map(str::trim) {
-            Some("sentinel") => return Err(Failure::Sentinel),
-            mode => in_cluster = mode == Some("cluster"),
-        }
-        let version = field("redis_version:");
-        let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
-        if major.is_some_and(|major| major < 7) {
-            let version = version.unwrap_or_default();
-            return Err(Failure::Wrong(format!("Redis 7 or newer; it is {version}")));
-        }
-    }
-    let role = redis::cmd("ROLE").query_async::<Value>(connection).await;
-    // A replica in a cluster names its primary.
-    if let Some(Value::Array(role)) = unless_refused(role)?
-        && !in_cluster
-        && role.first().and_then(text).is_some_and(|role| role == "slave")
-    {
-        return Err(Failure::Replica);
-    }
-    let info = redis::cmd("INFO").arg("memory").query_async::<Value>(connection).await;
-    let limits = unless_refused(info)?.as_ref().and_then(text).and_then(|info| {
-        let field = |name| {
-            let value = info.lines().find_map(|line| line.strip_prefix(name))?;
-            Some(value.trim().to_owned())
-        };
-        Some((field("maxmemory:")?, field("maxmemory_policy:")?))
-    });
-    let limits = match limits {
-        Some(limits) => Some(limits),
-        // Managed servers refuse this command, and some users may not send the other one.
-        None => {
-            let mut asked = redis::cmd("CONFIG");
-            asked.arg("GET").arg("maxmemory").arg("maxmemory-policy");
-            let config = asked.query_async::<HashMap<String, String>>(connection).await;
-            config.ok().and_then(|mut config| {
-                Some((config.remove("maxmemory")?, config.remove("maxmemory-policy")?))
-            })
-        }
-    };
-    if let Some((limit, policy)) = limits
-        && limit != "0"
-        && policy != "noeviction"
-    {
-        let needs = format!("maxmemory-policy noeviction; with {policy} it drops locks");
-        return Err(Failure::Wrong(needs));
-    }
-    Ok((life, in_cluster))
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        _ => None,
-    }
 }
 
 impl Store for RedisStore {
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
         Box::pin(self.attempt(op))
+    }
+
+    fn call_blocking(&self, op: &Op, limit: Duration) -> Option<Result<Answer, StoreError>> {
+        self.attempt_here(op, limit)
     }
 
     fn listen(&self, client: &str, sink: NoticeSink) {

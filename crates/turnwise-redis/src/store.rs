@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 use crate::step::{Answer, Notice, Op};
@@ -29,6 +29,19 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// See [`StoreError`]. After an error that may be [repeated](StoreError::is_transient), the
     /// step may have happened.
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a>;
+
+    /// Executes one atomic step as [`call`](Self::call) does, and blocks the thread for about this
+    /// time at most. Returns `None` if the store makes no such call, or makes none now: the step
+    /// has had no effect then, and is left to `call`.
+    ///
+    /// A thread that [`wait`](crate::Acquire::wait)s makes it. The thread may be in the context of
+    /// a tokio runtime. A store that wraps another one may forward it.
+    ///
+    /// # Errors
+    /// See [`call`](Self::call).
+    fn call_blocking(&self, _op: &Op, _limit: Duration) -> Option<Result<Answer, StoreError>> {
+        None
+    }
 
     /// Routes notices for the requests of a client to a sink from now on. It is called in the
     /// client's own runtime.
@@ -63,6 +76,10 @@ pub struct Life {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
         (**self).call(op)
+    }
+
+    fn call_blocking(&self, op: &Op, limit: Duration) -> Option<Result<Answer, StoreError>> {
+        (**self).call_blocking(op, limit)
     }
 
     fn listen(&self, client: &str, sink: NoticeSink) {

@@ -13,14 +13,15 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use support::board::{Add, Board};
+use support::proxy::{Fate, Proxy};
 use support::{Server, until};
 use tokio::runtime::{Builder, Handle, Id, Runtime};
 use turnwise::executor::Blocking;
 use turnwise::{Actor, ThreadPool};
-use turnwise_redis::step::{MailboxAct, MailboxStep, Op, Step};
+use turnwise_redis::step::{Answer, MailboxAct, MailboxStep, Op, Step};
 use turnwise_redis::{
-    Called, Drains, Effect, Limits, LockError, Locks, MemoryStore, MessageError, Remote, Store,
-    StoreError,
+    Called, Drains, Effect, Guard, Limits, LockError, Locks, MemoryStore, MessageError, RedisStore,
+    Remote, RemoteBuilder, Store, StoreError,
 };
 
 const SHORT: Duration = Duration::from_millis(60);
@@ -316,6 +317,151 @@ fn a_store_that_panics_takes_no_runtime_away() {
     locks.lock("b").wait().unwrap().release().wait().unwrap();
     let called = store.called.lock().unwrap();
     assert!(called.len() == 10 && called.iter().all(|it| *it == thread::current().id()));
+}
+
+/// Counts the steps that threads send themselves, and all others.
+#[derive(Debug)]
+struct Counted {
+    store: RedisStore,
+    blocking: AtomicUsize,
+    others: AtomicUsize,
+}
+
+impl Counted {
+    /// A store, and locks over it whose client is connected.
+    fn connect(url: &str, builder: RemoteBuilder) -> (Arc<Counted>, Locks) {
+        let store = RedisStore::new(url, "turnwise", Duration::from_secs(20)).unwrap();
+        let (blocking, others) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let store = Arc::new(Counted { store, blocking, others });
+        let locks = builder.over(store.clone()).unwrap().locks();
+        pair(&locks);
+        store.counted();
+        (store, locks)
+    }
+
+    /// Waits until this thread sends its steps itself.
+    fn until_blocking(&self, locks: &Locks) {
+        until("threads send their steps themselves", || {
+            self.counted();
+            let is_held = |guard: Guard| guard.release().wait().is_ok();
+            locks.lock("a").wait().is_ok_and(is_held) && self.counted() == (2, 0)
+        });
+    }
+
+    /// Returns how many steps threads have sent themselves since the last call, and how many others
+    /// there were.
+    fn counted(&self) -> (usize, usize) {
+        (self.blocking.swap(0, SeqCst), self.others.swap(0, SeqCst))
+    }
+}
+
+impl Store for Counted {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        self.others.fetch_add(1, SeqCst);
+        self.store.call(op)
+    }
+
+    fn call_blocking(&self, op: &Op, limit: Duration) -> Option<Result<Answer, StoreError>> {
+        let answer = self.store.call_blocking(op, limit);
+        self.blocking.fetch_add(usize::from(matches!(answer, Some(Ok(_)))), SeqCst);
+        answer
+    }
+
+    support::forwards_notices!(store);
+}
+
+/// A pair of lock and unlock in this thread.
+fn pair(locks: &Locks) {
+    locks.lock("a").wait().unwrap().release().wait().unwrap();
+}
+
+#[test]
+fn threads_that_wait_send_their_steps_themselves() {
+    let server = Server::start();
+    let (store, locks) = Counted::connect(&server.url(), Remote::builder());
+    store.until_blocking(&locks);
+    assert_eq!(server.ask("SCRIPT FLUSH"), "+OK");
+    pair(&locks);
+    assert_eq!(store.counted(), (2, 0));
+    // What has to wait goes on in the client's thread, which has the notices.
+    let held = locks.lock("a").wait().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| pair(&locks));
+        until("it waits", || locks.info("a").wait().unwrap().is_some_and(|it| it.waiting == 1));
+        drop(held);
+        waits.join().unwrap();
+    });
+}
+
+#[test]
+fn connections_of_threads_that_are_closed_are_opened_anew() {
+    let mut server = Server::start();
+    let (store, locks) = Counted::connect(&server.url(), Remote::builder());
+    let closes: [fn(&mut Server); 2] = [
+        |server| drop(server.ask("CLIENT KILL TYPE normal")),
+        |server| {
+            server.kill();
+            server.run();
+        },
+    ];
+    for close in closes {
+        pair(&locks);
+        close(&mut server);
+        pair(&locks);
+        store.until_blocking(&locks);
+    }
+}
+
+#[test]
+fn a_thread_waits_no_longer_than_its_limit_for_a_server_that_is_silent() {
+    let server = Server::start();
+    // What does not reach a server that is silent is over soon.
+    let builder = Remote::builder().give_up_after(SHORT * 8).lease(SHORT * 20);
+    let (store, locks) = Counted::connect(&server.url(), builder);
+    // With a connection, and without one.
+    for before in ["PING", "CLIENT KILL TYPE normal"] {
+        server.ask(before);
+        server.signal(nix::sys::signal::Signal::SIGSTOP);
+        for limits in [Limits::wait(SHORT), Limits::NONE] {
+            let of = locks.clone();
+            let waits = thread::spawn(move || of.lock_within("b", limits).wait());
+            until("it ends", || waits.is_finished());
+            let error = waits.join().unwrap().unwrap_err();
+            assert!(matches!(&error, LockError::Store(it) if it.is_transient()), "{error:?}");
+        }
+        server.signal(nix::sys::signal::Signal::SIGCONT);
+        until("it answers again", || locks.lock("b").wait().is_ok());
+        store.until_blocking(&locks);
+    }
+}
+
+#[test]
+fn a_request_is_kept_although_its_thread_waits_for_the_answer() {
+    let server = Server::start();
+    let proxy = Proxy::new(server.port, || Fate::Forward);
+    let place = SHORT * 20;
+    let (store, locks) = Counted::connect(&proxy.url(), Remote::builder().place(place));
+    let held = locks.lock("a").wait().unwrap();
+    let mut first = true;
+    proxy.then(move || match std::mem::take(&mut first) {
+        true => Fate::Delay(place * 8),
+        false => Fate::Forward,
+    });
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| locks.lock("a").wait().unwrap());
+        let began = Instant::now();
+        until("its place would be over", || began.elapsed() > place * 3 / 2);
+        let second = locks.lock("a");
+        let waiting = || locks.info("a").wait().unwrap().map_or(0, |it| it.waiting);
+        until("another waits", || !second.is_ready() && waiting() == 2);
+        drop(held);
+        until("one is granted", || waits.is_finished() || second.is_ready());
+        assert!(!second.is_ready());
+    });
+    // The connection without an answer is not used again.
+    store.counted();
+    locks.lock("b").wait().unwrap().release().wait().unwrap();
+    assert_eq!(store.counted().0, 2);
 }
 
 /// A runtime that is no longer driven sends nothing, and neither does one that has ended.
