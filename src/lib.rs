@@ -4,7 +4,7 @@
 //! [contributing]: https://github.com/turnwise/turnwise/blob/main/CONTRIBUTING.md
 //! [design]: https://github.com/turnwise/turnwise/blob/main/DESIGN.md
 //! [examples]: https://github.com/turnwise/turnwise/blob/main/examples/README.md
-//! [table]: https://raw.githubusercontent.com/turnwise/turnwise/main/crates/turnwise-top/docs/table.svg
+//! [table]: https://github.com/turnwise/turnwise/raw/main/crates/turnwise-top/docs/table.svg
 //! [platform]: https://github.com/turnwise/turnwise/blob/main/PLATFORM.md
 //! [guarantees]: crate::guide::guarantees
 //! [guide]: crate::guide
