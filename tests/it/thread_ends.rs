@@ -23,8 +23,8 @@ thread_local! {
     static LAST: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
 }
 
-/// Runs `once` on a thread of its own, and again twice at the end of that thread: before what `once`
-/// has left in the thread's locals is dropped, and after it.
+/// Runs `once` on a thread of its own, and again twice at the end of that thread: before and after
+/// what `once` has left in the thread's locals is dropped.
 fn until_the_end(once: fn()) {
     let at_end = move || RefCell::new(Some(AtEnd(Some(Box::new(once)))));
     must_end(move || {
