@@ -76,10 +76,11 @@ impl Ref {
         let done = || asker.is_done();
         let until = Until { done: &done, at_once: false, deadline };
         // Most likely this thread has promised to run it, if it is inside a turn.
-        if self.help(&until) && !asker.is_done() && deadline.is_over() {
-            return Ok(None);
+        match self.help(&until) {
+            true if asker.is_done() => {}
+            true if deadline.is_over() => return Ok(None),
+            _ => _ = hint::done_soon(|| asker.is_done()) || self.help(&until),
         }
-        let _ = hint::done_soon(|| asker.is_done()) || self.help(&until);
         if asker.is_done() {
             return Ok(asker.take());
         }
