@@ -13,14 +13,14 @@ executors=(--features "turnwise/rayon turnwise/tokio")
 # Optimized programs and tests are of one build: all packages but the large programs, all features
 # but `tracing`. With fewer packages or features, cargo compiles what they depend on once more. No
 # time is measured there, so only dependencies are optimized, and a little what computes: random
-# programs, schedules, searches. What runs in the compiler is not: an override for all dependencies
-# would be one for macros, too, so those that are not optimized are named.
+# programs, schedules, searches, counts of words. What runs in the compiler is not: an override for
+# all dependencies would be one for macros, too, so those that are not optimized are named.
 profile=(--locked --release
     --config profile.release.debug=false
     --config "profile.release.lto='off'"
     --config profile.release.opt-level=1)
 for package in turnwise turnwise-{benches,locks,peers,top} \
-    boxes contention kv linkcheck pipeline raffle-server service wordcount; do
+    boxes contention kv linkcheck raffle-server service; do
     profile+=(--config "profile.release.package.$package.opt-level=0")
 done
 optimized=("${profile[@]}" --workspace --exclude turnwise-top
