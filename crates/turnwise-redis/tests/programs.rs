@@ -155,8 +155,9 @@ fn queues_run_commands_in_their_order() {
         let (code, said, why) = queue(&["push", "a", "--id", id, "--", "sh", "-c", script]);
         assert_eq!((code, said.trim(), &*why), (Some(0), id, ""));
     };
+    let fails = "fails\tnow";
     push("one", "echo one");
-    push("fails", "exit 7");
+    push(fails, "exit 7");
     push("two", "echo two");
     push("two", "echo two");
     assert_eq!(queue(&["outcome", "a", "two"]).1, "waits behind 2\n");
@@ -164,12 +165,12 @@ fn queues_run_commands_in_their_order() {
     let (code, said, why) = queue(&[&quick[..], &["drain", "a"]].concat());
     assert_eq!((code, &*said), (Some(0), "one\ntwo\n2 done\n"), "{why}");
     assert_eq!(queue(&["outcome", "a", "two"]).0, Some(0));
-    let (code, said, _) = queue(&["outcome", "a", "fails"]);
+    let (code, said, _) = queue(&["outcome", "a", fails]);
     assert_eq!((code, &*said), (Some(1), "dead: exit status: 7\n"));
-    let dead = "a\tfails\t2\texit status: 7\t[\"sh\",\"-c\",\"exit 7\"]\n";
+    let dead = "a\tfails\\tnow\t2\texit status: 7\t[\"sh\",\"-c\",\"exit 7\"]\n";
     assert_eq!(queue(&["dead"]), (Some(0), dead.to_owned(), String::new()));
-    assert_eq!(queue(&["requeue", "a", "fails"]).0, Some(0));
-    assert_eq!(queue(&["requeue", "a", "fails"]).0, Some(1));
+    assert_eq!(queue(&["requeue", "a", fails]).0, Some(0));
+    assert_eq!(queue(&["requeue", "a", fails]).0, Some(1));
     // Workers find it, and others that arrive while they work.
     let mut work = program("queue");
     let work = work.args(["--url", &*url]).args(quick).args(["work", "-a", "2"]);
@@ -179,7 +180,7 @@ fn queues_run_commands_in_their_order() {
     until("it is done", || queue(&["outcome", "a", "three"]).0 == Some(0));
     signal_to(&work, nix::sys::signal::Signal::SIGTERM);
     assert_eq!(work.wait().unwrap().code(), Some(0));
-    assert_eq!(queue(&["discard", "a", "fails"]).0, Some(0));
+    assert_eq!(queue(&["discard", "a", fails]).0, Some(0));
     assert_eq!(queue(&["dead"]).1, "");
     // Delayed commands wait for their time, and can be withdrawn before.
     let later = ["push", "b", "--id", "later", "--after", "1h", "--", "true"];
@@ -221,6 +222,9 @@ fn queues_run_commands_in_their_order() {
     }
     let nobody = run("queue", &["--url", "redis://127.0.0.1:1/", "dead"]);
     assert_eq!(nobody.0, Some(69), "{}", nobody.2);
+    // A supervisor without a command is the program itself.
+    let supervised = program("lock").env("TURNWISE_SUPERVISED", "1 1").output().unwrap();
+    assert_eq!(supervised.status.code(), Some(2), "{supervised:?}");
 }
 
 #[test]

@@ -241,6 +241,8 @@ fn run(remote: &Remote, given: &Arguments) -> Result<(u8, String), Failure> {
                 }
                 from += letters.len() as u64;
                 for DeadLetter { actor, id, attempts, error, body, .. } in letters {
+                    let [actor, id, error, body] =
+                        [actor, id, error, body].map(|text| field(&text));
                     text += &format!("{actor}\t{id}\t{attempts}\t{error}\t{body}\n");
                 }
             }
@@ -252,6 +254,15 @@ fn run(remote: &Remote, given: &Arguments) -> Result<(u8, String), Failure> {
             Ok((found(answer(queues.discard(queue, id))?), String::new()))
         }
     }
+}
+
+/// A field of a line: control characters, tabs and ends of lines among them, are escaped.
+fn field(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_debug().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 fn outcome(queues: &Actors<Done>, queue: &str, id: &str) -> Result<(u8, String), Failure> {

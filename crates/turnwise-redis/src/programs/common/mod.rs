@@ -122,13 +122,14 @@ pub(crate) fn supervised(program: &str) -> Option<ExitCode> {
     let (parent, grace) = orders.split_once(' ')?;
     let parent = Pid::from_raw(parent.parse().ok()?);
     let grace = Duration::from_millis(grace.parse().ok()?);
+    let mut arguments = std::env::args_os().skip(1);
+    let command = arguments.next()?;
     // The signal is for the command, which may not have begun yet.
     let _ = ctrlc::set_handler(|| ASKED.store(true, Relaxed));
-    let command: Vec<_> = std::env::args_os().skip(1).collect();
-    let child = Command::new(&command[0]).args(&command[1..]).env_remove(SUPERVISED).spawn();
+    let child = Command::new(&command).args(arguments).env_remove(SUPERVISED).spawn();
     let mut child = match child {
         Ok(child) => child,
-        Err(error) => return Some(cannot_run(program, &command[0], &error)),
+        Err(error) => return Some(cannot_run(program, &command, &error)),
     };
     let (mut forwarded, mut pause) = (false, Duration::from_millis(1));
     while getppid() == parent {
