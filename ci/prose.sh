@@ -26,7 +26,7 @@ scan() {
         function item() {
             if (first == "") return
             if (first ~ /^The same/) found("the-same", begun)
-            if (first ~ /^(What|Who|Whose|Where|When) /) found("what-who", begun)
+            if (first ~ /^(What|Who|Whose|Where|When|How|Why) /) found("what-who", begun)
             if (match(first, /[.:;?!]( |$)/) && substr(first, RSTART, 1) == "?") found("question", begun)
             first = ""
         }

@@ -1,4 +1,4 @@
-//! How much one drain does before another thread goes on: a number of turns, a time, or both.
+//! The work of one drain before another thread goes on: a number of turns, a time, or both.
 //!
 //! A drain counts its turns down, one subtraction and one branch each, to the next *look*; only
 //! there is anything compared or a clock read ([`Meter::look`]). With a limit of turns alone, the
@@ -133,7 +133,7 @@ pub(crate) struct Until<'a> {
     pub(crate) deadline: Cutoff<'a>,
 }
 
-/// How a drain is left that has more to run.
+/// The way in which a drain is left that has more to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// The mailbox goes to its executor: this thread has done enough.

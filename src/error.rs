@@ -46,7 +46,7 @@ impl<M> SendError<M> {
         self.who.as_str()
     }
 
-    /// Why it was not accepted.
+    /// The reason that it was not accepted.
     pub fn reason(&self) -> &Reason {
         &self.reason
     }
@@ -137,7 +137,7 @@ impl<M> fmt::Debug for Withdrawn<M> {
     }
 }
 
-/// Why a message was not accepted.
+/// The reason that a message was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -378,7 +378,7 @@ impl Who {
     }
 }
 
-/// Why an actor stopped.
+/// The cause of an actor's stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopCause {
@@ -413,7 +413,7 @@ impl fmt::Display for StopCause {
 
 impl Error for StopCause {}
 
-/// Why an actor has ended: what its end hook gets.
+/// The cause of an actor's end, for its end hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndCause {
@@ -426,7 +426,7 @@ pub enum EndCause {
 }
 
 impl EndCause {
-    /// Why it was stopped, if it was.
+    /// The cause of its stop, if it was stopped.
     pub fn stop_cause(self) -> Option<StopCause> {
         match self {
             EndCause::Stopped(cause) => Some(cause),
@@ -445,7 +445,7 @@ impl fmt::Display for EndCause {
     }
 }
 
-/// Why an asker gets no answer.
+/// The error of an asker that gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AskError {
@@ -579,7 +579,7 @@ impl Error for AskError {
     }
 }
 
-/// Why no actor was made.
+/// The error of an actor that was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {

@@ -41,12 +41,12 @@ impl Waiter {
 const NESTED: u32 = 8;
 
 thread_plain! {
-    /// How many wakers this thread is inside of.
+    /// The number of wakers that this thread is inside of.
     static INSIDE: Cell<u32> = Cell::new(0);
 }
 
 thread_plain! {
-    /// How many were put off before the innermost waker began.
+    /// The number of those put off before the innermost waker began.
     static BEFORE: Cell<usize> = Cell::new(0);
 }
 

@@ -447,7 +447,7 @@ impl<S> Actor<S> {
         self.handle.header().config().name.as_deref()
     }
 
-    /// Why the actor was stopped, if it was.
+    /// The cause of the actor's stop, if it was stopped.
     pub fn stop_cause(&self) -> Option<StopCause> {
         self.handle.header().stop_cause()
     }

@@ -164,7 +164,7 @@ impl SystemShared {
         registry.members.keys().copied().collect()
     }
 
-    /// How many have not ended.
+    /// The number of those that have not ended.
     pub(super) fn len(&self) -> usize {
         self.registry.lock().members.len()
     }

@@ -118,7 +118,7 @@ impl Source {
     }
 }
 
-/// Why a limited wait has no result. `Cancelled` and having run exclude each other.
+/// The error of a limited wait. `Cancelled` and having run exclude each other.
 #[non_exhaustive]
 pub enum WaitError<R, M = ()> {
     /// There will be none.

@@ -160,13 +160,13 @@ fn end_all(mut ends: Ends, is_over: impl Fn() -> bool) {
     }
 }
 
-/// How far a shutdown has come.
+/// The progress of a shutdown.
 struct Course {
     shared: Arc<SystemShared>,
     sealed: bool,
     /// Members that are still to be closed, the one that came last first.
     to_close: Vec<u64>,
-    /// How many there were when the system was sealed.
+    /// The number of members when the system was sealed.
     all: usize,
     /// Those that were closed from idle: there is nothing to stop.
     idle: HashSet<u64>,

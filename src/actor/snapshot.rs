@@ -61,7 +61,7 @@ pub struct ActorSnapshot {
     pub waits_for: Option<u64>,
     /// It takes nothing new.
     pub closed: bool,
-    /// Why it was stopped, if it was.
+    /// The cause of its stop, if it was stopped.
     pub stopped: Option<StopCause>,
     /// Messages that it has accepted, not handled, and dropped: because it has no [undelivered
     /// hook](crate::ActorBuilder::on_undelivered), or because they are questions whose reply was

@@ -153,7 +153,7 @@ struct TurnSpan {
     span: Span,
     /// None: the machine's.
     clock: Option<Arc<dyn Clock>>,
-    /// How long it has run.
+    /// The time that it has run.
     run: Duration,
 }
 

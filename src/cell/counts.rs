@@ -1,4 +1,4 @@
-//! How many handles an actor has, and how many hold its memory: HEADER-2 and HEADER-3 of
+//! Counts of an actor's handles, and of what holds its memory: HEADER-2 and HEADER-3 of
 //! [`super::header`]; and how many share a built configuration ([`super::built`]).
 //!
 //! - GONE: `fetch_sub` Release -> Acquire fence at 0, for each count, or an Acquire load that finds
@@ -152,7 +152,7 @@ impl Uses {
         self.life.end();
     }
 
-    /// How many there are; stale on return.
+    /// Returns the count; stale on return.
     pub(crate) fn count(&self) -> u64 {
         // Ordering: Relaxed. A figure for users.
         self.count.load(Relaxed)

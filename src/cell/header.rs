@@ -145,7 +145,7 @@ pub(crate) enum Recovered {
 }
 
 global! {
-    /// How many mailboxes of this process were stopped (NEWS).
+    /// The number of mailboxes of this process that were stopped (NEWS).
     static STOPS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 }
 
@@ -244,7 +244,7 @@ impl Header {
         }
     }
 
-    /// Why nothing is accepted any more.
+    /// The reason that nothing is accepted any more.
     pub(crate) fn why_closed(&self) -> Reason {
         self.stop_cause().map_or(Reason::Closed, Reason::Stopped)
     }
@@ -416,7 +416,7 @@ impl Header {
         self.flags.fetch_and(FLAGS, Relaxed) & !FLAGS
     }
 
-    /// Why the actor was stopped, if it was.
+    /// The cause of the actor's stop, if it was stopped.
     pub(crate) fn stop_cause(&self) -> Option<StopCause> {
         // Ordering: Acquire, reader side of CAUSE.
         let flags = self.flags.load(Acquire);
@@ -427,7 +427,7 @@ impl Header {
         })
     }
 
-    /// Why the actor ends, or has ended.
+    /// The cause of the actor's end.
     pub(crate) fn end_cause(&self) -> EndCause {
         match self.stop_cause() {
             Some(cause) => EndCause::Stopped(cause),

@@ -148,7 +148,7 @@ impl Header {
         SendError::new(message, reason, self.who())
     }
 
-    /// Why a question is not accepted, for its asker.
+    /// The reason that a question is not accepted, for its asker.
     #[cold]
     pub(crate) fn refused_question(&self, reason: Reason) -> AskError {
         self.report_refused(&reason, 1);

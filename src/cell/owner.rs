@@ -371,7 +371,7 @@ impl Owner {
         Ref::retain(&self.own.cell)
     }
 
-    /// How to move the state, if it is worth it.
+    /// The functions that move the state, if it is worth it.
     #[inline(always)]
     pub(crate) fn moves(&self) -> Option<&'static Move> {
         self.header().config().moves()

@@ -376,7 +376,7 @@ impl<S> Strong<S> {
         Weak(self.to_ref(), PhantomData)
     }
 
-    /// How many handles there are; stale on return.
+    /// The number of handles; stale on return.
     pub(crate) fn handles(&self) -> u32 {
         self.counts().handles()
     }

@@ -1,4 +1,4 @@
-//! How often an actor is restarted, and how soon.
+//! Limits and pauses of restarts.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::sync::Mutex;
 
-/// How often an actor whose turns panic is restarted, how long it rests before, and so when it is
+/// Limits and pauses of the restarts of an actor whose turns panic, and so the time at which it is
 /// given up: see [`PanicPolicy::restart_within`](crate::PanicPolicy::restart_within).
 ///
 /// # Examples
@@ -52,7 +52,7 @@ impl Restarts {
         self.most > 0 && self.within.is_zero()
     }
 
-    /// How long after a panic the restart after these comes.
+    /// The pause between a panic and the restart after these.
     fn after(&self, restarts: usize) -> Duration {
         let doubled = u32::try_from(restarts).ok().and_then(|n| 1_u32.checked_shl(n));
         let backoff = doubled.and_then(|factor| self.first.checked_mul(factor));

@@ -239,7 +239,7 @@ impl Config {
         self.traits.asks
     }
 
-    /// How to move a state of this type, if it is worth it.
+    /// The functions that move a state of this type, if it is worth it.
     #[inline(always)]
     pub(crate) fn moves(&self) -> Option<&'static Move> {
         self.vtable.moves.as_ref()
@@ -299,7 +299,7 @@ impl std::ops::Deref for Config {
     }
 }
 
-/// How to move a small state out of its cell and back.
+/// The functions that move a small state out of its cell and back.
 pub(crate) struct Move {
     pub(crate) out: unsafe fn(*const Header, *mut u8),
     pub(crate) back: unsafe fn(*const Header, *const u8),

@@ -98,7 +98,7 @@ pub(crate) struct VTable {
     pub(crate) free: unsafe fn(NonNull<Core>),
 }
 
-/// Why a future is dropped instead of being polled.
+/// The reason that a future is dropped instead of being polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// By an abort handle, or a stop.

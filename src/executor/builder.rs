@@ -1,4 +1,4 @@
-//! How a pool is described and started.
+//! The builder of a pool.
 
 #![forbid(unsafe_code)]
 
@@ -113,7 +113,7 @@ impl PoolBuilder {
     }
 }
 
-/// Why a pool was not started.
+/// The error of a pool that was not started.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PoolError {

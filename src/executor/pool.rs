@@ -83,7 +83,7 @@ impl ThreadPool {
         PoolHandle(self.0.clone())
     }
 
-    /// How many workers it has. Wait-free.
+    /// The number of its workers. Wait-free.
     pub fn threads(&self) -> usize {
         self.0.workers()
     }

@@ -231,7 +231,7 @@ thread_plain! {
     static BUMP: Bump = Bump { next: Cell::new(std::ptr::null_mut()), left: Cell::new(0), closed: Cell::new(false) };
 }
 
-/// How far ahead of its nodes a thread asks for their lines, in bytes. A reused chunk lies in the
+/// The distance at which a thread prefetches lines of its nodes, in bytes. A reused chunk is in the
 /// cache of the last drainer, and a push must not wait for that.
 const AHEAD: usize = 128;
 

@@ -209,14 +209,14 @@ impl Semaphore {
         self.word.load(Relaxed) / PERMIT > n
     }
 
-    /// How many permits are held: messages that wait in the mailbox. Stale on return.
+    /// The number of permits that are held: messages that wait in the mailbox. Stale on return.
     pub(crate) fn held(&self) -> u64 {
         // Ordering: Relaxed. A figure for users.
         let free = self.word.load(Relaxed) / PERMIT;
         (u64::from(self.capacity) + 1).saturating_sub(free)
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub(crate) fn waiters(&self) -> usize {
         if self.is_waited_for() { self.queue.lock().waiters.len() } else { 0 }
     }

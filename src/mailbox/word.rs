@@ -170,7 +170,7 @@ pub(crate) enum Next {
     Bury,
 }
 
-/// Why nothing was pushed; the word is unchanged.
+/// The reason that nothing was pushed; the word is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Closed,

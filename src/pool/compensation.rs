@@ -24,7 +24,7 @@ use std::time::Duration;
 use super::current::WouldBlock;
 use crate::sync::{Condvar, Instant, Mutex};
 
-/// How long a thread stands by for nothing.
+/// The time that a thread stands by without work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The next step of a thread of the pool.
@@ -46,7 +46,7 @@ pub(crate) struct Threads<P> {
     workers: usize,
     /// The most threads beyond the workers; `None` if waits are refused.
     most: Option<usize>,
-    /// How long a thread stands by for nothing.
+    /// The time that a thread stands by without work.
     patience: Duration,
 }
 

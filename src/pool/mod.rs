@@ -37,7 +37,7 @@ use queues::Queues;
 use shared::Shared;
 use worker::{is_closed, schedule, start, works_for};
 
-/// How a pool is to be.
+/// The settings of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     /// At least one, and at most [`LARGEST`](Self::LARGEST).

@@ -84,13 +84,13 @@ impl<J: Job> Queues<J> {
         self.helped.fetch_add(1, Relaxed);
     }
 
-    /// How many jobs threads without a place have begun; wraps.
+    /// The number of jobs that threads without a place have begun; wraps.
     pub(super) fn helped(&self) -> u32 {
         // Ordering: Relaxed, as above.
         self.helped.load(Relaxed)
     }
 
-    /// How many jobs that worker has begun; wraps.
+    /// The number of jobs that the worker has begun; wraps.
     pub(super) fn tick(&self, number: usize) -> u32 {
         // Ordering: Relaxed, as above.
         self.remotes[number].tick.load(Relaxed)

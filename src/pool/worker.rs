@@ -19,7 +19,7 @@ struct Thread<J: Job> {
     place: OwnPlace<J>,
     /// The job it is running.
     in_hand: Cell<usize>,
-    /// How often in a row it has waited for a message that did not come.
+    /// The number of waits in a row for a message that did not come.
     in_vain: Cell<u32>,
 }
 

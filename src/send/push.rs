@@ -15,7 +15,7 @@ use crate::thread::schedule::{enter, is_executor_gone, schedule};
 use crate::turn::deferred::drain;
 use crate::turn::run_list::settle;
 
-/// How a message is sent.
+/// The way in which a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     /// Its sender drains if it can.
@@ -25,7 +25,7 @@ pub(crate) enum By {
 }
 
 impl<S: 'static> Strong<S> {
-    /// Why nothing is accepted.
+    /// The reason that nothing is accepted.
     #[cold]
     pub(crate) fn reason(&self, refusal: Refusal) -> Reason {
         match refusal {

@@ -301,7 +301,7 @@ impl<S: 'static, E: Envelope + 'static> Waits<S, E> {
         }
     }
 
-    /// Why the wait is given up, if its time is not over.
+    /// The reason that the wait is given up, if its time is not over.
     fn wait_here(&mut self, deadline: Cutoff<'_>) -> Option<Reason> {
         if self.asker.is_done() || deadline.is_over() {
             return None;

@@ -24,7 +24,7 @@ use crate::wait_list::{Entry, Place, Waiter, Waiters};
 /// An answer, or why there is none.
 pub(crate) type Answered<R> = Result<R, AskError>;
 
-/// Why a question is not waited for any more.
+/// The reason that a question is not waited for any more.
 pub(crate) struct Refused<P> {
     pub(crate) reason: Reason,
     /// The question itself: it was withdrawn, and never runs. `None` if it has begun.
@@ -224,7 +224,7 @@ impl<S: 'static> Strong<S> {
         Cutoff::new(self.header().clock(), limit)
     }
 
-    /// Why this thread must not wait for this actor: it is inside a turn of it.
+    /// The reason that this thread must not wait for this actor: it is inside a turn of it.
     #[cold]
     pub(crate) fn refuses_wait(&self) -> Option<Reason> {
         with_local(|local| own_circle(local, self.addr())).map(Reason::Deadlock)

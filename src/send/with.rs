@@ -147,7 +147,7 @@ impl<S: 'static> Strong<S> {
         }
     }
 
-    /// Why a closure of this actor was not run.
+    /// The error of a closure that this actor has not run.
     #[cold]
     pub(super) fn not_run(&self, reason: Reason) -> AskError {
         AskError::Refused(reason, self.header().who().into())

@@ -150,7 +150,7 @@ type Allocation = Box<VecDeque<NonNull<()>>>;
 struct Fifo<const N: usize> {
     first: Cell<usize>,
     near: Cell<usize>,
-    /// How many places there are in the thread-local: none while the queue is closed.
+    /// The number of places in the thread-local: none while the queue is closed.
     places: Cell<usize>,
     ring: [Cell<*mut ()>; N],
     /// True if something is in the allocation.
@@ -435,7 +435,7 @@ impl Local {
         self.owed.get() > 0
     }
 
-    /// How much there is.
+    /// The number of things that the thread owes.
     pub(crate) fn owed(&self) -> usize {
         self.owed.get()
     }

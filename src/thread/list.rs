@@ -38,8 +38,8 @@ pub(crate) fn hint_by(local: &Local, mailbox: usize, cell: impl FnOnce() -> Ref)
     }
 }
 
-/// How often a list is handed off that code of executors fills meanwhile, before their actors go to
-/// the fallback.
+/// The rounds in which a list is handed off that executors' code fills meanwhile; its actors then
+/// go to the fallback.
 const ROUNDS: u32 = 4;
 
 /// Schedules all of this thread's deferred actors: it is about to block, or to leave a turn that it

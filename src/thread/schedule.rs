@@ -31,7 +31,7 @@ use crate::panic;
 use crate::pool;
 use crate::sync::thread;
 
-/// How often an executor is asked before the fallback is.
+/// The number of times that an executor is asked before the fallback is.
 const ATTEMPTS: u32 = 3;
 
 /// True if another thread can go on with this actor.

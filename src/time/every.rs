@@ -86,7 +86,7 @@ pub struct Tick {
     pub dropped: u64,
 }
 
-/// Why a timer cannot be armed.
+/// The error of a timer that cannot be armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimerError {

@@ -70,7 +70,7 @@ enum Step {
     Done,
 }
 
-/// Why a run of turns stopped.
+/// The end of a run of turns.
 enum Halt {
     /// The private list is at its end.
     Empty,
@@ -82,7 +82,7 @@ enum Halt {
     Restarts,
 }
 
-/// Why a run of turns broke off in the middle of one.
+/// The end of a run of turns in the middle of one.
 enum Broken {
     /// It has panicked, and been dealt with. True: the list begins with a restart.
     Panicked(bool),

@@ -60,7 +60,7 @@ struct ListRun<'a> {
     in_hand: Option<(Lent, Taken)>,
     /// The others of its mailbox, which come after it.
     rest: Batch,
-    /// How many have come before it.
+    /// The number of those that came before it.
     done: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How long a wait will be: a decaying mean of how long uses last, for those who rather go away
+//! The expected wait: a decaying mean of the time that uses last, for those who rather go away
 //! than wait in vain.
 //!
 //! An unused key is gone, and what is known of it should not be: so the means of a
@@ -26,8 +26,8 @@ impl Estimate {
         });
     }
 
-    /// How long one waits behind that many, and behind one that runs for so long already. Nothing,
-    /// as long as nothing is known.
+    /// The time of a wait behind that many, and behind one that runs for that time. Zero, as long
+    /// as nothing is known.
     pub(crate) fn wait(&self, before: usize, running: Duration) -> Duration {
         let Some(mean) = self.mean else { return Duration::ZERO };
         let rest = mean.saturating_sub(running);

@@ -25,7 +25,7 @@ use crate::registry::{Guard, Kind, Pin, Place, Registry};
 use crate::table::Entry;
 use crate::user_code::{catch, discard, ignore};
 
-/// How many keys end in one turn of the keeper.
+/// The number of keys that end in one turn of the keeper.
 const AT_ONCE: usize = 64;
 
 pub(crate) struct Keeper {

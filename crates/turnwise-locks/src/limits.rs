@@ -96,7 +96,7 @@ impl Limits {
         self.lease
     }
 
-    /// How long it may wait for its turn.
+    /// The time that it may wait for its turn.
     ///
     /// # Examples
     /// ```
@@ -210,7 +210,7 @@ impl Terms {
 }
 
 impl Wait {
-    /// How long it has waited, if its time is over.
+    /// The time that it has waited, if its limit is over.
     pub(crate) fn over(self, now: Duration) -> Option<Duration> {
         (now >= self.at).then(|| now.saturating_sub(self.called))
     }

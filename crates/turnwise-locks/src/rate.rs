@@ -43,7 +43,7 @@ pub struct Rate {
     burst: u32,
 }
 
-/// Why a request got no permits: it has taken none.
+/// The error of a request that got no permits: it has taken none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RateError {

@@ -253,7 +253,7 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// How many there are.
+    /// The number of variants.
     pub(crate) const ALL: usize = 5;
 }
 
@@ -266,7 +266,7 @@ where
     actor.name().map(Arc::from)
 }
 
-/// Why a run of this mailbox takes no place. Called outside of all locks.
+/// The reason that a run of this mailbox takes no place. Called outside of all locks.
 pub(crate) type Why<K, S> = fn(&Actor<Slot<K, S>>) -> NotStarted;
 
 /// A key's entry, pinned, and its mailbox.
@@ -285,7 +285,7 @@ pub(crate) struct Registry<K, S> {
     timers: Option<Timers>,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
-    /// How many runs of a key may wait beside the one that runs.
+    /// The number of runs of a key that may wait beside the one that runs.
     capacity: Option<u32>,
     /// The ends of runs are counted.
     counts: bool,
@@ -300,7 +300,7 @@ pub(crate) struct More<K> {
     /// The time that a key stays after its last use.
     pub(crate) keep_alive: Option<Duration>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
-    /// How many runs of a key may wait.
+    /// The number of runs of a key that may wait.
     pub(crate) capacity: Option<u32>,
     /// The ends of runs are counted.
     pub(crate) counts: bool,
@@ -633,7 +633,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         (wait > limit.at - limit.called).then(|| NotStarted::Expected { wait, key: name_of(actor) })
     }
 
-    /// How long one waits behind that many, as far as it is known.
+    /// The time of a wait behind that many, as far as it is known.
     pub(crate) fn expected(&self, hash: u64, before: usize) -> Duration {
         match before.checked_sub(1) {
             None => Duration::ZERO,

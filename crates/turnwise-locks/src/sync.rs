@@ -30,7 +30,7 @@ pub(crate) mod hint {
     }
 }
 
-/// How many shards a registry has: a power of two.
+/// The number of shards of a registry: a power of two.
 pub(crate) fn shards() -> usize {
     let cores = std::thread::available_parallelism().map_or(4, usize::from);
     (4 * cores).next_power_of_two()

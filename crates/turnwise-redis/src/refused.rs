@@ -16,7 +16,7 @@ pub(crate) const MOST_PLACES: u64 = 1_000_000_000;
 /// The maximum length of a row, in bytes.
 pub(crate) const LONGEST_ROW: usize = 65_536;
 
-/// Why an admission was not opened: its parameters are not valid.
+/// The error of an admission that was not opened: its parameters are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {

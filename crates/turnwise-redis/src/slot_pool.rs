@@ -81,7 +81,7 @@ pub struct Slot<T = (), E = Infallible> {
     error: PhantomData<fn() -> E>,
 }
 
-/// Why a job was not run.
+/// The error of a job that was not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlotError<E> {
@@ -96,7 +96,7 @@ pub enum SlotError<E> {
     CleanUpPanicked(String),
 }
 
-/// Why a job was not run, or what became of its place.
+/// The error of a job that was not run, or of its place.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunSlotError<R, E> {

@@ -74,7 +74,7 @@ pub struct OncePerTick {
     overlap: bool,
 }
 
-/// Why a job was not run.
+/// The error of a job that was not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotMine {

@@ -29,7 +29,7 @@ struct Known {
 
 pub(crate) struct Looks {
     program: String,
-    /// How many looks there were.
+    /// The number of looks.
     looks: u64,
     last_number: u64,
     /// By the id that turnwise gives them, which is given again after the end of an actor.

@@ -61,14 +61,14 @@ pub struct Actor {
     pub waiting_for_room: usize,
     /// It takes nothing new.
     pub closed: bool,
-    /// Why it was stopped, if it was.
+    /// The cause of its stop, if it was stopped.
     pub stopped: Option<String>,
     /// Messages that it has accepted and dropped without handling them.
     pub discarded: u64,
     /// Counts of its messages, if it is [counted](turnwise::ActorBuilder::counted).
     pub counts: Option<Counts>,
-    /// How long each look of the server has found it busy, with no message handled, as far as these
-    /// are counted: how long its turn runs, and its oldest message waits, at least.
+    /// The time for which each look of the server found it busy, with no message handled, as far as
+    /// these are counted: its turn runs, and its oldest message waits, for that time at least.
     pub busy_ms: Option<u64>,
     /// The actor that holds up its turn.
     pub waits_for: Option<WaitsFor>,
@@ -100,7 +100,7 @@ pub struct Counts {
 pub struct WaitsFor {
     /// The other actor's number; it may be one that is not in the snapshot, of another system.
     pub number: u64,
-    /// How long each look of the server has found it so.
+    /// The time for which each look of the server has found it so.
     pub for_ms: u64,
 }
 
@@ -150,7 +150,7 @@ pub struct StoredActor {
     pub delayed: u64,
     /// Failed attempts at its first message.
     pub failed_attempts: u32,
-    /// How long each report has found it running, or with messages. The server sets it.
+    /// The time for which each report has found it running, or with messages. The server sets it.
     pub busy_ms: Option<u64>,
 }
 

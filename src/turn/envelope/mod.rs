@@ -96,7 +96,7 @@ pub(crate) fn give_back<S: 'static, L: Message<S>>(
     }
 }
 
-/// Why a message that was accepted is not run.
+/// The reason that a message that was accepted is not run.
 fn why_not(header: &Header) -> Reason {
     header.stop_cause().map_or(Reason::Closed, Reason::Stopped)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use turnwise::{BuildError, EndCause, Reason};
 
-/// Why an applicant is not in. All but [`Unknown`](Self::Unknown) and
+/// The error of an applicant that is not in. All but [`Unknown`](Self::Unknown) and
 /// [`NotAwaited`](Self::NotAwaited) mean: certainly not in by this application.
 #[non_exhaustive]
 pub enum Refused<E> {
@@ -160,7 +160,7 @@ impl<E: fmt::Debug + fmt::Display + 'static> Error for Refused<E> {
     }
 }
 
-/// Why an admission was not opened.
+/// The error of an admission that was not opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError<E> {
@@ -192,7 +192,7 @@ impl<E: fmt::Debug + fmt::Display + 'static> Error for OpenError<E> {
     }
 }
 
-/// Why a limit was not set.
+/// The error of a limit that was not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitError {

@@ -101,7 +101,7 @@ pub struct Admission<Id, L: Ledger<Id>> {
     actor: Actor<Decider<Id, L>>,
     board: Counted<Board>,
     time: Time,
-    /// How many a pass has at most, and how long it takes them.
+    /// The most entries of a pass, and the time that it takes them.
     group: (usize, Duration),
 }
 
@@ -345,7 +345,7 @@ impl<Id, L: Ledger<Id>> fmt::Debug for Admission<Id, L> {
 
 /// Applicants of a pass, unless the builder says otherwise.
 const GROUP: usize = 256;
-/// How long a pass takes entries, unless the builder says otherwise.
+/// The time that a pass takes entries, unless the builder says otherwise.
 const GROUP_TIME: Duration = Duration::from_millis(10);
 
 /// Describes an admission before it is opened: see [`Admission::builder`].
@@ -510,7 +510,7 @@ impl Board {
         self.wanted.store(1, Ordering::Relaxed);
     }
 
-    /// How long one waits for its turn behind that many.
+    /// The time of a wait for a turn behind that many.
     fn expected(&self, before: usize, (group, longest): (usize, Duration)) -> Duration {
         let shown = self.shown.0.lock();
         // A pass ends by its number or by its time.

@@ -9,8 +9,8 @@ use turnwise::{AskError, Cycle, Reason, StopCause};
 
 use crate::lock::Named;
 
-/// Why a run has no plain value. The closure's own error is inside its value: nothing is cast, and
-/// no outcome stands for another.
+/// The outcome of a run without a plain value. A closure's own error is in its value: nothing is
+/// cast, and no outcome stands for another.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError<R = ()> {
@@ -38,7 +38,7 @@ pub enum RunError<R = ()> {
     Taken,
 }
 
-/// Why an async closure was dropped at an await.
+/// The reason that an async closure was dropped at an await.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cut {
@@ -51,7 +51,7 @@ pub enum Cut {
     Abandoned,
 }
 
-/// Why a run was not started.
+/// The error of a run that was not started.
 ///
 /// Of a registry whose keys have [names](crate::KeyedBuilder::names), it has the name of the key,
 /// and says it.

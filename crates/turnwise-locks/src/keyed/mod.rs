@@ -742,7 +742,7 @@ where
     }
 }
 
-/// Why a mailbox has not run a closure that was waited for.
+/// The reason that a mailbox has not run a closure that was waited for.
 fn not_started(error: AskError) -> NotStarted {
     match error {
         AskError::Refused(reason, _) => not_here(reason),
@@ -750,7 +750,7 @@ fn not_started(error: AskError) -> NotStarted {
     }
 }
 
-/// Why a mailbox has not run a closure now.
+/// The reason that a mailbox has not run a closure now.
 fn not_here(reason: Reason) -> NotStarted {
     match reason {
         Reason::Busy | Reason::Deadlock(_) | Reason::HasExecutor => NotStarted::Busy { key: None },

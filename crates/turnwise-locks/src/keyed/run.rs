@@ -82,7 +82,7 @@ where
     }
 }
 
-/// Why a run that leaves its place to others has none: as many wait as may.
+/// The error of a run that leaves its place to others: as many wait as may.
 pub(super) fn full<K, S>(actor: &Actor<Slot<K, S>>) -> NotStarted
 where
     K: Send + Sync + 'static,
@@ -91,8 +91,8 @@ where
     NotStarted::Full { key: name_of(actor) }
 }
 
-/// Why a run that would be waited for has no place: inside a turn that the key waits for, it would
-/// be for ever, if there were room.
+/// The error of a run that would be waited for: inside a turn that the key waits for, it
+/// would wait for ever, if there were room.
 pub(super) fn full_or_deadlock<K, S>(actor: &Actor<Slot<K, S>>) -> NotStarted
 where
     K: Send + Sync + 'static,

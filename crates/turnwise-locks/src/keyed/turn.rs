@@ -16,7 +16,7 @@ pub(super) struct Job<F, G> {
     pub(super) guard: G,
 }
 
-/// How a turn ended.
+/// The end of a turn.
 pub(super) enum Ended<R> {
     Done(R),
     Overran { value: R, by: Duration },

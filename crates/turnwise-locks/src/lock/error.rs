@@ -1,4 +1,4 @@
-//! Why a lock is not held.
+//! Errors of locks.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use turnwise::{AskError, Reason};
 
 use super::fence::Fence;
 
-/// Why a lock was not acquired: it is certainly not held, and never will be by this call.
+/// The error of a lock that was not acquired, and never will be by this call.
 ///
 /// Of locks whose keys have [names](crate::LocksBuilder#method.names), the error has the name of
 /// the key, and says it.
@@ -78,7 +78,7 @@ impl From<Reason> for LockError {
     }
 }
 
-/// Why a turn, or an answer, did not come.
+/// The reason that a turn, or an answer, did not come.
 impl From<AskError> for LockError {
     fn from(error: AskError) -> Self {
         match error {

@@ -119,7 +119,7 @@ impl Available {
         }
     }
 
-    /// How many permits a request would get at once. Stale on return.
+    /// The number of permits that a request would get at once. Stale on return.
     fn at_once(&self) -> u64 {
         // Ordering: Relaxed. They are numbers to look at.
         let word = self.word.load(Relaxed);
@@ -129,7 +129,7 @@ impl Available {
         }
     }
 
-    /// How many permits are in the word. Stale on return.
+    /// The number of permits in the word. Stale on return.
     pub(super) fn free(&self) -> u64 {
         // Ordering: Relaxed. It is a number to look at.
         free(self.word.load(Relaxed))
@@ -213,7 +213,7 @@ impl<K: Send + Sync + 'static> Lender<K> {
         Place::Alone(self.clone())
     }
 
-    /// How many permits a request would get at once. Stale on return.
+    /// The number of permits that a request would get at once. Stale on return.
     pub(super) fn at_once(&self) -> u64 {
         self.common.available.as_ref().map_or(0, Available::at_once)
     }

@@ -100,7 +100,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// Why a fenced resource was not used. The closure was not called.
+/// The error of a fenced resource that was not used. The closure was not called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FencedError {
@@ -211,7 +211,7 @@ impl<T: Send + 'static> Fenced<T> {
     }
 }
 
-/// Why a turn was not run whose panic would have gone on in the caller.
+/// The error of a turn that was not run, whose panic would have gone on in the caller.
 fn refused(error: AskError) -> Reason {
     match error {
         AskError::Refused(reason, _) => reason,

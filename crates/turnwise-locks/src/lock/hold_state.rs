@@ -1,4 +1,4 @@
-//! How long a hold lasts, and how its holder learns that it does no more.
+//! The time of a hold, and the notice of its end to its holder.
 
 use std::fmt;
 use std::future::Future;
@@ -26,7 +26,7 @@ struct State {
     /// The number of parts that turns to come take out of it. Until then it is not taken away.
     splits: usize,
     due: Option<Duration>,
-    /// How many futures there have been.
+    /// The number of futures so far.
     lookouts: u64,
     wakers: Vec<(u64, Waker)>,
 }

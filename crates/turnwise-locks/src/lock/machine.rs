@@ -61,7 +61,7 @@ pub(crate) trait Host<W, T> {
     fn refuse(&mut self, ticket: W, why: Refusal) -> bool;
 }
 
-/// Why a request is not let in.
+/// The reason that a request is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// There is no room now, and it was not to wait.
@@ -246,8 +246,8 @@ pub(crate) struct Machine<W, T> {
     dues: BTreeSet<(Duration, u64)>,
     owners: HashMap<u64, Owner>,
     queue: VecDeque<Waiter<W>>,
-    /// How many in the queue have said that they are gone; less those that were found gone before
-    /// they said so.
+    /// The number of those in the queue that said that they are gone, less those that were found
+    /// gone before.
     gone: isize,
     /// Somebody wants to know how long a hold lasts: before that, no clock is looked at.
     measured: bool,
@@ -257,7 +257,7 @@ pub(crate) struct Machine<W, T> {
 }
 
 impl<W, T: Term + Clone> Machine<W, T> {
-    /// How many holds are measured for a request that asked how long they last.
+    /// The number of holds that are measured for a request that asked how long they last.
     const MEASURED: u32 = 64;
 
     pub(crate) fn new(capacity: u64) -> Self {
@@ -488,7 +488,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         }
     }
 
-    /// How many wait: those in the queue that have not said that they are gone.
+    /// The number of waiters: those in the queue that have not said that they are gone.
     fn waiting(&self) -> usize {
         self.queue.len() - self.gone.max(0).unsigned_abs().min(self.queue.len())
     }
@@ -505,7 +505,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
         self.measured.then_some(self.estimate)
     }
 
-    /// How long a request that came now would wait.
+    /// The time that a request that came now would wait.
     pub(crate) fn expected(&mut self, now: Duration) -> Duration {
         if self.waiting() == 0 && self.used < self.capacity {
             return Duration::ZERO;

@@ -15,7 +15,7 @@ use crate::registry::{Access, Beside, Guard, Pin, Registry, Slot};
 pub(super) struct LockSet<K: Send + Sync + 'static> {
     pub(super) registry: Arc<Registry<K, Core<K>>>,
     pub(super) common: Arc<Common>,
-    /// How much room each of them has.
+    /// The room that each of them has.
     pub(super) capacity: u64,
     /// The names of keys, if they have some.
     pub(super) names: Option<NameOf<K>>,

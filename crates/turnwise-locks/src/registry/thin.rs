@@ -32,7 +32,7 @@ pub(crate) enum Entered<K, S> {
     Fat(Found<K, S>, Option<Held<K>>),
 }
 
-/// Why a request is refused. Its own key, if that is at hand still.
+/// The reason that a request is refused, and its own key, if that is at hand still.
 pub(crate) type Refused<K> = (NotStarted, Option<Held<K>>);
 
 /// A request, as it comes to the registry.
@@ -46,7 +46,7 @@ pub(crate) struct HoldRequest {
     pub(crate) immediate: bool,
     /// Its key has a name, so it has to be at hand.
     pub(crate) named: bool,
-    /// How much of the lock there is.
+    /// The number of the lock's permits.
     pub(crate) capacity: u64,
 }
 

@@ -32,7 +32,7 @@ struct Common {
     helper: Option<Spawner<()>>,
 }
 
-/// Why a pool was not made, or not resized.
+/// The error of a pool that was not made, or not resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlotBuildError {

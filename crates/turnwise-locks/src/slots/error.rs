@@ -1,4 +1,4 @@
-//! Why there is no slot, or why it was not clean at its end.
+//! Errors of slots.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use super::view::SlotId;
 use crate::lock::LockError;
 use crate::user_code::{Payload, discard, text};
 
-/// Why a slot is not held, or is not clean.
+/// The error of a slot that is not held, or is not clean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlotError<E> {
@@ -29,7 +29,7 @@ pub enum SlotError<E> {
     NotQuarantined,
 }
 
-/// Why a [job](crate::SlotPool::run) was not run, or what became of its slot.
+/// The error of a [job](crate::SlotPool::run) that was not run, or of its slot.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunSlotError<R, E> {

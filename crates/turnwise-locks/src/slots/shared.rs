@@ -48,12 +48,12 @@ struct Cell {
     lease: Lease,
 }
 
-/// How a hold ends if its guard does not end it.
+/// The end of a hold that its guard does not end.
 #[derive(Default)]
 pub(super) struct Lease {
     due: Option<Duration>,
     timer: Option<Timer>,
-    /// How often the lease was set.
+    /// The number of times that the lease was set.
     version: u64,
     /// Somebody wants to know that it is lost.
     hold_state: Option<Arc<HoldState>>,

@@ -91,7 +91,7 @@ struct Job {
 /// Fewer jobs than these are not worth a look.
 const SWEEP_FROM: usize = 64;
 
-/// Why a job was not run.
+/// The error of a job that was not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotMine {
@@ -126,7 +126,7 @@ impl fmt::Display for NotMine {
 
 impl Error for NotMine {}
 
-/// Why a tick of a job is not taken.
+/// The error of a tick that is not taken.
 enum Other {
     /// It is another's, or a later one is.
     Taken,

@@ -106,7 +106,7 @@ pub(super) struct Coming {
     nodes: usize,
 }
 
-/// How long to wait for the remaining votes.
+/// The time to wait for the remaining votes.
 #[derive(PartialEq)]
 pub(super) enum Rest {
     /// Once there are enough, the others have as much time again.

@@ -349,7 +349,7 @@ fn summary(now: &Snapshot, rows: &[Row], rings: usize) -> String {
     text
 }
 
-/// How many dead letters each actor of a source has.
+/// The number of dead letters of each actor of a source.
 fn dead(source: &Source) -> HashMap<&str, u64> {
     let mut dead = HashMap::new();
     for letter in &source.report.dead_letters {

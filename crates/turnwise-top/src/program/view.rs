@@ -21,7 +21,7 @@ pub(crate) struct View {
     /// Keys go to the filter.
     edits: bool,
     is_paused: bool,
-    /// Why there is nothing newer.
+    /// The reason that there is nothing newer.
     failure: Option<String>,
     rows: TableState,
     pub(crate) is_over: bool,
