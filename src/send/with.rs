@@ -65,7 +65,7 @@ impl<S: 'static> Strong<S> {
         }
     }
 
-    /// [`with`](Self::with) of a mailbox that is not to be had. The closure, and then its result,
+    /// [`with`](Self::with) of a mailbox that could not be claimed. Its closure, then the result,
     /// are in this frame: neither is dropped while the thread unwinds.
     #[inline(never)]
     fn with_slow<F, R>(&self, local: &Local, seen: Snapshot, f: F) -> Result<R, AskError>

@@ -347,7 +347,7 @@ impl<K: Send + Sync + 'static> Held<K> {
                 return Ok(());
             }
         }
-        // Its lease ends here and takes nothing away: the turn finds the weight that is counted.
+        // From here on it has no lease, whose end would take its weight away before the turn below.
         if other.known().1.end_at(None).is_none() {
             return Err(other);
         }

@@ -79,8 +79,8 @@ impl HoldState {
         (!state.is_over()).then(|| std::mem::replace(&mut state.due, due))
     }
 
-    /// A turn to come takes a part out of it, and [tells](Self::was_split). The end of its lease;
-    /// nothing, if it is over.
+    /// Announces a turn that takes a part out of it, and calls [`was_split`](Self::was_split).
+    /// Returns the end of its lease, or `None` if the hold is over.
     pub(super) fn split(&self) -> Option<Option<Duration>> {
         let mut state = self.state.lock();
         let splits = !state.is_over();
