@@ -17,7 +17,7 @@ searched=$(mktemp)
 trap 'rm -f "$searched"' EXIT
 nice -n 19 cargo test "${optimized[@]}" --no-fail-fast $(grep _search <<<"$all") >"$searched" 2>&1 &
 searches=$!
-RUST_TEST_THREADS=12 cargo test "${optimized[@]}" --no-fail-fast $(grep -v _search <<<"$all") || status=$?
+RUST_TEST_THREADS=4 cargo test "${optimized[@]}" --no-fail-fast $(grep -v _search <<<"$all") || status=$?
 wait "$searches" || status=$?
 cat "$searched"
 [ "$status" -eq 0 ]
