@@ -9,15 +9,15 @@ for program in redis-server redis-cli faketime; do
     need "$program" "redis-server, redis-tools and faketime"
 done
 
-# Most of its tests wait, for leases and for servers that are slow or gone: several at once. Beside
-# them run the searches, which compute, as far as they leave a processor free.
+# Most of its tests wait, for leases and for servers that are slow or gone: many at once. Beside them
+# run the searches, which compute, as far as they leave a processor free.
 all=$(tests crates/turnwise-redis)
 cargo test "${optimized[@]}" --no-run $all
 searched=$(mktemp)
 trap 'rm -f "$searched"' EXIT
 nice -n 19 cargo test "${optimized[@]}" --no-fail-fast $(grep _search <<<"$all") >"$searched" 2>&1 &
 searches=$!
-RUST_TEST_THREADS=4 cargo test "${optimized[@]}" --no-fail-fast $(grep -v _search <<<"$all") || status=$?
+RUST_TEST_THREADS=12 cargo test "${optimized[@]}" --no-fail-fast $(grep -v _search <<<"$all") || status=$?
 wait "$searches" || status=$?
 cat "$searched"
 [ "$status" -eq 0 ]

@@ -16,6 +16,7 @@ mod support;
 mod books;
 mod mailboxes;
 mod net;
+mod repeats;
 mod users;
 
 use std::env;

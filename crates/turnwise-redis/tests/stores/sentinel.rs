@@ -1,15 +1,13 @@
 //! Clients of a primary that Sentinels watch.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::support::sentinel::Sentinel;
+use crate::support::{Server, signal_to, until};
 use nix::sys::signal::Signal::SIGSTOP;
 use serde::{Deserialize, Serialize};
-use support::sentinel::Sentinel;
-use support::{Server, signal_to, until};
 use turnwise::{Context, Handler};
 use turnwise_redis::Remote;
 

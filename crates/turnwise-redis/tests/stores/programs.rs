@@ -1,10 +1,8 @@
 //! The programs `lock`, `once`, `queue`, `raffle-cluster` and `leaderboard`, from outside.
 
-mod support;
-
 use std::process::{Command, Output, Stdio};
 
-use support::{Server, signal_to, until};
+use crate::support::{Server, signal_to, until};
 use turnwise_redis::Remote;
 
 fn program(name: &str) -> Command {
@@ -207,7 +205,7 @@ fn queues_run_commands_in_their_order() {
     // The same in a file.
     #[cfg(feature = "sqlite")]
     {
-        let file = support::world::File::new();
+        let file = crate::support::world::File::new();
         let path = file.path().display().to_string();
         let queue = |arguments: &[&str]| run("queue", &[&["--file", &*path], arguments].concat());
         assert_eq!(queue(&["push", "a", "--id", "one", "--", "echo", "1"]).1, "one\n");
@@ -233,7 +231,7 @@ fn a_leaderboard_whose_hosts_are_killed_is_exact() {
     let url = server.url();
     let mut forms = vec![vec!["--memory"], vec!["--url", &url], vec![]];
     #[cfg(feature = "sqlite")]
-    let file = support::world::File::new();
+    let file = crate::support::world::File::new();
     #[cfg(feature = "sqlite")]
     let path = file.path().display().to_string();
     #[cfg(feature = "sqlite")]

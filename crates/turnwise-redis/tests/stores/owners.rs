@@ -1,14 +1,12 @@
 //! Several guards of one owner, and several holds of one client.
 
-mod support;
-
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use support::proxy::{Fate, Proxy};
-use support::{Server, until};
+use crate::support::proxy::{Fate, Proxy};
+use crate::support::{Server, until};
 use tokio::sync::Notify;
 use turnwise_redis::step::{Op, Step};
 use turnwise_redis::{
@@ -186,7 +184,7 @@ impl Store for Unanswered {
         })
     }
 
-    support::forwards_notices!(store);
+    crate::support::forwards_notices!(store);
 }
 
 #[test]
@@ -296,7 +294,7 @@ impl Store for Lost {
         })
     }
 
-    support::forwards_notices!(0);
+    crate::support::forwards_notices!(0);
 }
 
 /// One of several locks is lost before all are held: there was no limit, so no time is over.

@@ -2,17 +2,15 @@
 //! notices, in a file, in a server, and in a server behind a proxy that loses and doubles.
 
 #[allow(dead_code, reason = "it is a program")]
-#[path = "../examples/anywhere/main.rs"]
+#[path = "../../examples/anywhere/main.rs"]
 mod anywhere;
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use support::world::{World, builder, contract};
-use support::{Dice, until};
+use crate::support::world::{World, builder, contract};
+use crate::support::{Dice, until};
 use turnwise_redis::slots::{RunSlotError, SlotBuildError, SlotError};
 use turnwise_redis::ticks::{NotMine, Schedule};
 use turnwise_redis::{
@@ -534,7 +532,7 @@ contract! {
 /// Steps whose swap has lost a race, or whose object has changed between two loads, are run again.
 #[test]
 fn steps_that_lose_races_are_run_again() {
-    use support::naive::Shelf;
+    use crate::support::naive::Shelf;
     use turnwise_redis::Remote;
     use turnwise_redis::engine::Over;
 

@@ -1,13 +1,11 @@
 //! Mailboxes in memory and the scripts in a server give the same answers, step by step.
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::support::Server;
 use proptest::prelude::*;
-use support::Server;
 use turnwise_redis::step::{
     Advance, Answer, DrainClaim, FailedAttempt, Hand, MailboxAct, MailboxAnswer, MailboxSeen,
     MailboxStep, Op, Progress, Step, StoredMessage, Then, Token,

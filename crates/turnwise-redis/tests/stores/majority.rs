@@ -1,17 +1,15 @@
 //! Locks by a majority: in memory, and of three servers of which one or two are killed, stopped, or
 //! do not answer.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::faulty::Faulty;
+use crate::support::proxy::{Fate, Proxy};
+use crate::support::{Server, until};
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
-use support::faulty::Faulty;
-use support::proxy::{Fate, Proxy};
-use support::{Server, until};
 use tokio::sync::watch;
 use turnwise_redis::step::{Answer, Op, Step};
 use turnwise_redis::{

@@ -1,28 +1,26 @@
 //! Properties of actors over every store: in memory, in memory with faults, in memory without
 //! notices, in a file, in a server, and in a server behind a proxy that loses and doubles.
 
-mod support;
 #[allow(dead_code)]
-#[path = "../examples/watched.rs"]
+#[path = "../../examples/watched.rs"]
 mod watched;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
-use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::support::board::{Add, Board};
+use crate::support::world::{World, builder, contract};
+use crate::support::{Server, until};
 use serde::{Deserialize, Serialize};
-use support::board::{Add, Board};
-use support::world::{World, builder, contract};
-use support::{Server, until};
 use turnwise::executor::DrainQueue;
 use turnwise::{AsyncContext, AsyncHandler, Context, Handler, System, ThreadPool};
-use turnwise_redis::step::{Answer, MailboxAnswer, Op, Step};
+use turnwise_redis::step::{Answer, MailboxAnswer, Op};
 use turnwise_redis::{
-    ActorsBuilder, ActorsError, Called, Drains, Effect, MemoryStore, MessageError, NameError,
-    NoTime, NoticeSink, Outcome, Remote, RemoteActor, Store, StoreError, Until,
+    ActorsBuilder, ActorsError, Called, Drains, MemoryStore, MessageError, NameError, NoTime,
+    NoticeSink, Outcome, Remote, RemoteActor, Store, StoreError, Until,
 };
 
 /// Fails this many times, counted over all attempts in this process.
@@ -762,7 +760,7 @@ impl Store for Idle {
         })
     }
 
-    support::forwards_notices!(0);
+    crate::support::forwards_notices!(0);
 }
 
 /// Workers that sleep, for half a lease, wake for a message that arrives before.
@@ -827,46 +825,7 @@ impl Store for Counted {
         self.0.call(op)
     }
 
-    support::forwards_notices!(0);
-}
-
-/// A store whose answers are lost, and when it was last sent a message.
-#[derive(Debug)]
-struct Mute(MemoryStore, Arc<Mutex<Option<tokio::time::Instant>>>);
-
-impl Store for Mute {
-    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
-        if matches!(&op.step, Step::Mailbox(step) if step.name() == "push") {
-            *self.1.lock().unwrap() = Some(tokio::time::Instant::now());
-        }
-        let called = self.0.call(op);
-        Box::pin(async move {
-            called.await?;
-            Err(StoreError::TimedOut { effect: Effect::Unknown })
-        })
-    }
-
-    support::forwards_notices!(0);
-}
-
-/// A copy of a message that arrived after its outcome was forgotten would be another message.
-#[test]
-fn messages_are_repeated_for_less_time_than_their_ids_are_known() {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_time().start_paused(true).build().unwrap().block_on(async {
-        let (sent, keep) = (Arc::new(Mutex::default()), Duration::from_secs(60));
-        let remote = Remote::builder().give_up_after(Duration::from_secs(3600));
-        let remote = remote.here("c", |_| Poll::Ready(()));
-        let remote = remote.over(Mute(MemoryStore::new(), sent.clone())).unwrap();
-        let kind = kind(&remote).drains(Drains::Never).keep_outcomes(keep);
-        let eu = kind.open().unwrap().of("eu").unwrap();
-        let began = tokio::time::Instant::now();
-        assert!(matches!(eu.tell(Add(1)).await, Err(MessageError::Store(_))));
-        assert!(sent.lock().unwrap().unwrap() < began + keep);
-        let began = tokio::time::Instant::now();
-        assert!(matches!(eu.ask(Add(1)).await, Err(MessageError::Store(_))));
-        assert!(sent.lock().unwrap().unwrap() < began + keep);
-    });
+    crate::support::forwards_notices!(0);
 }
 
 /// Workers whose executor has ended give a mailbox back, and do not take it again at once.
@@ -898,7 +857,7 @@ impl Store for Away {
         }
     }
 
-    support::forwards_notices!(0);
+    crate::support::forwards_notices!(0);
 }
 
 /// A sender that has drained its message, and could not report that in time, drains it again.

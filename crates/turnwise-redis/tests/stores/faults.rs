@@ -1,8 +1,6 @@
 //! Real faults: processes that are killed or stopped, servers that are killed, stopped, full or
 //! missing.
 
-mod support;
-
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,10 +9,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::proxy::{Fate, Proxy};
+use crate::support::sentinel::Sentinel;
+use crate::support::{Server, abandon_job, signal_to, until};
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
-use support::proxy::{Fate, Proxy};
-use support::sentinel::Sentinel;
-use support::{Server, abandon_job, signal_to, until};
 use turnwise_redis::{
     ConnectError, Fence, Fenced, Limits, LockError, RedisStore, Refusal, ReleaseError, Remote,
     RemoteBuilder, StoreError,
@@ -54,7 +52,7 @@ fn worker() {
 fn a_worker_is_killed_in_its_job() {
     let server = Server::start();
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["worker", "--exact", "--nocapture"]).env("WORKER_OF", server.url());
+    command.args(["faults::worker", "--exact", "--nocapture"]).env("WORKER_OF", server.url());
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let said = BufReader::new(child.stdout.take().unwrap());
     let mut worker = Holder { child, said };
@@ -105,7 +103,7 @@ struct Holder {
 impl Holder {
     fn start(server: &Server) -> (Holder, Fence) {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["holder", "--exact", "--nocapture"]).env("HOLDER_OF", server.url());
+        command.args(["faults::holder", "--exact", "--nocapture"]).env("HOLDER_OF", server.url());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut holder = Holder { child, said };
@@ -529,7 +527,7 @@ fn guard_dropped_at_the_end_of_main_is_given_back() {
         for round in 0..4 {
             let server = Server::start();
             let mut command = Command::new(env::current_exe().unwrap());
-            command.args(["short_program", "--exact"]).env("PROGRAM_AT", server.url());
+            command.args(["faults::short_program", "--exact"]).env("PROGRAM_AT", server.url());
             let ended = command.env("PROGRAM", how).stderr(Stdio::null()).output().unwrap();
             assert!(ended.status.success(), "{how}: {ended:?}");
             let remote = Remote::connect(&server.url()).unwrap();

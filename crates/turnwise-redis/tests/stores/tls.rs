@@ -1,15 +1,13 @@
 //! Servers over TLS: certificates, notices, and servers that come back.
 
-mod support;
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use crate::support::{Server, until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use support::{Server, until};
 use turnwise_redis::{ConnectError, Majority, Remote, RemoteBuilder, StoreError, Tls};
 
 /// The issuer of certificates.

@@ -1,7 +1,5 @@
 //! Requests that are made by their callers: in runtimes, by threads, and by neither.
 
-mod support;
-
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,9 +10,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use support::board::{Add, Board};
-use support::proxy::{Fate, Proxy};
-use support::{Server, until};
+use crate::support::board::{Add, Board};
+use crate::support::proxy::{Fate, Proxy};
+use crate::support::{Server, until};
 use tokio::runtime::{Builder, Handle, Id, Runtime};
 use turnwise::executor::Blocking;
 use turnwise::{Actor, ThreadPool};
@@ -302,7 +300,7 @@ impl Store for Watched {
         self.store.call(op)
     }
 
-    support::forwards_notices!(store);
+    crate::support::forwards_notices!(store);
 }
 
 #[test]
@@ -367,7 +365,7 @@ impl Store for Counted {
         answer
     }
 
-    support::forwards_notices!(store);
+    crate::support::forwards_notices!(store);
 }
 
 /// A pair of lock and unlock in this thread.
@@ -521,7 +519,7 @@ impl Store for Stalls {
         self.store.call(op)
     }
 
-    support::forwards_notices!(store);
+    crate::support::forwards_notices!(store);
 }
 
 /// A runtime that has begun to wait for the answer to a release, and is driven no further.
@@ -559,7 +557,7 @@ impl Store for Loses {
         })
     }
 
-    support::forwards_notices!(store);
+    crate::support::forwards_notices!(store);
 }
 
 #[test]
@@ -639,7 +637,7 @@ impl Store for NoOutcomes {
         })
     }
 
-    support::forwards_notices!(0);
+    crate::support::forwards_notices!(0);
 }
 
 #[test]

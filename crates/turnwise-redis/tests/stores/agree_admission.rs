@@ -1,14 +1,12 @@
 //! The machine of an admission in memory and the scripts in a server give the same answers, step by
 //! step.
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use crate::support::Server;
 use proptest::prelude::*;
-use support::Server;
 use turnwise_redis::step::{
     AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen, AdmissionStep, Answer, Claim, Op,
     Step, Token,

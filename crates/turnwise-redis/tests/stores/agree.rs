@@ -1,11 +1,9 @@
 //! The machine in memory and the scripts in a server give the same answers, step by step.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::Server;
 use proptest::prelude::*;
-use support::Server;
 use turnwise_redis::step::{Answer, Op, Renewal, Step, Token};
 use turnwise_redis::{MemoryStore, RedisStore, Store};
 

@@ -9,8 +9,6 @@
 //!
 //! The checks have to find a store that is wrong on purpose.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -21,9 +19,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::{Dice, Server, until};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use support::{Dice, Server, until};
 use todc_utils::{Action, History, Specification, WGLChecker};
 use turnwise::{Context, Handler};
 use turnwise_redis::step::{
@@ -104,7 +102,7 @@ impl Store for Planted {
         })
     }
 
-    support::forwards_notices!(store);
+    crate::support::forwards_notices!(store);
 }
 
 fn connect(url: &str, fault: &str) -> Remote {
@@ -440,7 +438,9 @@ struct User(Child);
 impl User {
     fn start(case: &Case, name: u64) -> User {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["user", "--exact", "--nocapture"]).env("HISTORY_OF", case.server.url());
+        command
+            .args(["histories::user", "--exact", "--nocapture"])
+            .env("HISTORY_OF", case.server.url());
         command.env("HISTORY_NAME", name.to_string()).env("HISTORY_FAULT", case.fault);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());

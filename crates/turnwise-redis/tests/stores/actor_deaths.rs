@@ -1,8 +1,6 @@
 //! Processes that drain actors and are killed at any moment; and servers that are killed under
 //! them.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::OpenOptions;
@@ -13,9 +11,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::{Dice, Server, holds_in_time, signal_to};
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 use serde::{Deserialize, Serialize};
-use support::{Dice, Server, holds_in_time, signal_to};
 use turnwise::{Context, Handler};
 use turnwise_redis::{Actors, MessageError, Outcome, Remote, RemoteBuilder};
 
@@ -94,7 +92,7 @@ struct Teller(Child);
 impl Teller {
     fn start(url: &str, name: &str, file: &Path, told: Sender<(String, String)>) -> Teller {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["teller", "--exact", "--nocapture"]);
+        command.args(["actor_deaths::teller", "--exact", "--nocapture"]);
         command.env("DEATHS_OF", url).env("DEATHS_NAME", name).env("DEATHS_FILE", file);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
@@ -137,7 +135,7 @@ struct Case {
 impl Case {
     fn start(url: String, name: &str) -> Case {
         let file = format!("turnwise-deaths-{name}-{}", std::process::id());
-        let file = support::scratch().join(file);
+        let file = crate::support::scratch().join(file);
         std::fs::write(&file, "").unwrap();
         let (tell, told) = channel();
         let mut case = Case { file, told, tell, tellers: Vec::new(), url, started: 0 };
@@ -233,7 +231,7 @@ fn processes_are_killed() {
 #[cfg(feature = "sqlite")]
 #[test]
 fn processes_that_write_a_file_are_killed() {
-    let file = support::world::File::new();
+    let file = crate::support::world::File::new();
     kill_some(format!("file:{}", file.path().display()), "file");
 }
 

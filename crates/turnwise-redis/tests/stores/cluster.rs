@@ -1,16 +1,14 @@
 //! Clients of a cluster whose slots move and whose nodes are killed. The properties of every store
 //! are tested over a cluster, too: `contract::cluster`, `admission::cluster`, `actors::cluster`.
 
-mod support;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::board::{Add, Board};
-use support::cluster::Cluster;
-use support::{Server, until};
+use crate::support::board::{Add, Board};
+use crate::support::cluster::Cluster;
+use crate::support::{Server, until};
 use turnwise_redis::{
     Actors, ConnectError, Majority, MajorityError, MessageError, Remote, RemoteBuilder, StoreError,
 };

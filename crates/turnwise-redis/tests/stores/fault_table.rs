@@ -1,16 +1,14 @@
 //! The rows of `FAULTS.md`: servers that are killed and keep more or less on their disks, replicas
 //! that lag, clocks that step, answers that arrive late and requests that arrive twice.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::proxy::{Fate, Proxy};
-use support::{Dice, Server, until};
+use crate::support::proxy::{Fate, Proxy};
+use crate::support::{Dice, Server, until};
 use turnwise_redis::{Fenced, Limits, LockError, Locks, ReleaseError, Remote, RemoteBuilder};
 
 /// Longer than these tests take, apart from renewals.

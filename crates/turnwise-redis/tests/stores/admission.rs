@@ -1,14 +1,12 @@
 //! Properties of an admission over every store: first come, first served, exactly to the limit.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::world::{World, builder, contract};
-use support::{Server, until};
+use crate::support::world::{World, builder, contract};
+use crate::support::{Server, until};
 use turnwise_redis::admission::{Admission, OpenError, Refused, Row, Status};
 use turnwise_redis::step::{AdmissionAct, AdmissionAnswer, AdmissionStep, Answer, Op, Step};
 use turnwise_redis::{
@@ -391,7 +389,7 @@ impl Store for Late {
         })
     }
 
-    support::forwards_notices!(store);
+    crate::support::forwards_notices!(store);
 }
 
 /// Not even by a copy of its request that arrives when there is a place.

@@ -1,12 +1,10 @@
 //! Contenders whose clocks differ, with a clock that the test moves.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use support::abandon_job;
+use crate::support::abandon_job;
 use turnwise::VirtualClock;
 use turnwise_redis::ticks::NotMine;
 use turnwise_redis::{Limits, MemoryStore, Remote};
