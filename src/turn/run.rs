@@ -20,10 +20,11 @@
 //! drain is over. The one that wakes the turn takes the owner out, with the turn's own node before
 //! all that waits ([`super::waking`]).
 //!
-//! A thread's outermost drain gives way at the end of a batch, if this thread's list has an entry
-//! (MAILBOX-9): it leaves its own mailbox at the list's end, or to its executor. What is in the
-//! batch was sent before what its turns have sent, so the order of sending is kept. No mailbox is
-//! run between the turns of another.
+//! A thread's outermost drain gives way at the end of a batch, and at an await that was woken
+//! already, if this thread's list has an entry (MAILBOX-9): it leaves its own mailbox at the list's
+//! end, or to its executor. One that a caller waits for, or that is on top of a turn, hands the
+//! list off and goes on. What is in the batch was sent before what its turns have sent, so the
+//! order of sending is kept. No mailbox is run between the turns of another.
 
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Observed;
@@ -33,13 +34,14 @@ use crate::cell::owner::Owner;
 use crate::cell::resident::Env;
 use crate::cell::settings::Move;
 use crate::cell::turn::TurnMut;
+use crate::fallback;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::node::{Ran, Taken};
 use crate::mailbox::word::{CLOSED, Next, ORPHAN};
 use crate::panic::{self, Payload};
 use crate::pool::linger;
 use crate::thread::context::{Frame, Local};
-use crate::thread::list::defer;
+use crate::thread::list::{defer, hand_off};
 use crate::thread::schedule::{enrolls, goes_on, hand_over, hands_off};
 use crate::turn::envelope::awaited::restart_after;
 
@@ -263,10 +265,18 @@ impl Drive<'_> {
         if self.meter.is_due() { self.look(owner) } else { None }
     }
 
-    /// The way to leave, if this thread must let others go first, now that the batch is at its end.
+    /// The way to leave, if this thread must let others go first, now that the batch is at its end,
+    /// or its turn waits. A drain that goes on hands them off: what it runs may wait for them.
     fn gives_way(&mut self, owner: &Owner) -> Option<Leave> {
-        let list = (self.outermost && self.local.owes()).then_some(Leave::Defer);
-        self.is_over(owner).or(list)
+        let leave = self.is_over(owner);
+        if leave.is_some() || !self.local.owes_anything() {
+            return leave;
+        }
+        if !self.outermost || self.meter.is_waiting() && !fallback::is_closed() {
+            hand_off(self.local);
+            return None;
+        }
+        self.local.owes().then_some(Leave::Defer)
     }
 
     #[cold]
@@ -386,13 +396,13 @@ impl Drive<'_> {
                 Err(woken) => owner = woken.get_up(),
             }
         } else {
-            if self.meter.is_due() {
+            if self.meter.is_due() || self.local.owes() {
                 // Left pending, it is none of the messages that wait there.
                 turn.register(owner.header());
             }
             owner.put_back(turn.into_node());
         }
-        match frame.lend(&mut owner, |owner| self.is_over(owner)) {
+        match frame.lend(&mut owner, |owner| self.gives_way(owner)) {
             Some(leave) => Step::Leave(owner, leave),
             None => Step::Turns(owner),
         }

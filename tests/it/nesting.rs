@@ -7,9 +7,11 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use crate::common::{Tally, in_turn, must_end, on_small_stack, size, tireless, waits, yield_now};
+use crate::common::{
+    Tally, in_turn, must_end, on_small_stack, queued, size, tireless, waits, yield_now,
+};
 use turnwise::executor::DrainQueue;
-use turnwise::{Actor, Budget, Drain, Executor, Overflow, WeakActor, promise};
+use turnwise::{Actor, AskError, Budget, Drain, Executor, Overflow, Reply, WeakActor, promise};
 
 struct Link {
     next: Option<Actor<Link>>,
@@ -438,4 +440,60 @@ fn a_turn_in_an_executor_gets_what_it_waits_for() {
             n.send(|n| *n += 1).unwrap();
         });
     }
+}
+
+/// A turn that asks another actor, and looks for the answer again and again.
+fn looks_for_its_answer(a: &Actor<()>, asked: Actor<u32>) -> Reply<Result<u32, AskError>> {
+    a.run(async move |_| {
+        let answer = asked.call(|n| *n);
+        while !answer.is_ready() {
+            yield_now().await;
+        }
+        answer.await
+    })
+}
+
+#[test]
+fn a_turn_that_looks_again_and_again_gets_its_answer() {
+    must_end(|| {
+        // On this thread, without an end to its budget.
+        let turn = looks_for_its_answer(&tireless(()), Actor::new(1));
+        assert_eq!(turn.wait(), Ok(Ok(1)));
+        // In an executor that this thread runs.
+        let (queue, actor) = queued(());
+        let turn = looks_for_its_answer(&actor, Actor::new(2));
+        queue.run_until_idle();
+        assert_eq!(turn.wait(), Ok(Ok(2)));
+        // On top of a turn that waits for it.
+        let turn = in_turn(|| looks_for_its_answer(&Actor::new(()), Actor::new(3)).wait());
+        assert_eq!(turn, Ok(Ok(3)));
+    });
+}
+
+#[test]
+fn an_actor_that_is_waited_for_gets_what_it_has_sent() {
+    fn until(told: Arc<AtomicBool>, actor: Actor<()>) {
+        let again = actor.clone();
+        let look = move |_: &mut ()| {
+            if !told.load(SeqCst) {
+                until(told, again)
+            }
+        };
+        actor.send(look).unwrap();
+    }
+    must_end(|| {
+        let (actor, other) = (Actor::new(()), Actor::new(()));
+        let told = Arc::new(AtomicBool::new(false));
+        in_turn(|| {
+            let (tell, again) = (told.clone(), actor.clone());
+            let begin = move |_: &mut ()| {
+                until(tell.clone(), again);
+                other.send(move |_| tell.store(true, SeqCst)).unwrap();
+            };
+            actor.send(begin).unwrap();
+            actor.idle().wait()
+        })
+        .unwrap();
+        assert!(told.load(SeqCst));
+    });
 }
