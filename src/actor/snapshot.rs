@@ -80,7 +80,7 @@ impl ActorSnapshot {
             _ if header.has(ENDED) => Activity::Ended,
             now if now.count() == 0 => Activity::Idle,
             now if now.is_pending() => Activity::Scheduled,
-            _ if header.is_turn_waiting() => Activity::Waiting,
+            _ if header.is_turn_waiting(false) => Activity::Waiting,
             _ => Activity::Running,
         };
         ActorSnapshot {

@@ -282,7 +282,7 @@ impl Header {
     pub(crate) fn waiting(&self) -> u64 {
         let now = self.word.load();
         // A turn that was woken stands in a pending mailbox as they do, and is none of them.
-        let begun = now.is_pending() && self.is_turn(|_| true);
+        let begun = now.is_pending() && self.is_turn(false, |_| true);
         let waiting = now.waiting().saturating_sub(u64::from(begun));
         self.permits().map_or(waiting, |permits| waiting.min(permits))
     }
@@ -359,16 +359,17 @@ impl Header {
         self.has(AWAITS) && self.ext_made().turn.lock().is_some()
     }
 
-    /// True if a turn waits. Stale on return.
-    pub(crate) fn is_turn_waiting(&self) -> bool {
-        self.is_turn(Keeper::is_suspended)
+    /// True if a turn waits, or if that is `unseen`. Stale on return.
+    pub(crate) fn is_turn_waiting(&self, unseen: bool) -> bool {
+        self.is_turn(unseen, Keeper::is_suspended)
     }
 
     /// True if a turn waits, or has waited and is not over, of which this is true. Stale on return.
-    /// Never waits for the lock: its holder begins or ends a turn, or cuts one.
-    fn is_turn(&self, test: impl FnOnce(&Keeper) -> bool) -> bool {
+    /// Never waits for the lock: its holder begins, ends or cuts a turn, or looks as this does. The
+    /// turn is `unseen` then.
+    fn is_turn(&self, unseen: bool, test: impl FnOnce(&Keeper) -> bool) -> bool {
         let Some(ext) = self.ext().filter(|_| self.has(AWAITS)) else { return false };
-        ext.turn.try_lock().is_some_and(|turn| turn.as_ref().is_some_and(test))
+        ext.turn.try_lock().map_or(unseen, |turn| turn.as_ref().is_some_and(test))
     }
 
     /// Raises ENDED; true if this call did it. Owner only.

@@ -148,7 +148,7 @@ impl<S: 'static> Strong<S> {
     pub(super) fn look_at_executor(&self) -> Result<Snapshot, Reason> {
         let (now, header) = (self.header().word.load(), self.header());
         let depends =
-            now.count() == 0 || header.config().asks_executor() && header.is_turn_waiting();
+            now.count() == 0 || header.config().asks_executor() && header.is_turn_waiting(true);
         if depends && !now.has(CLOSED) && is_executor_gone(header) {
             header.stop_because(StopCause::ExecutorGone);
             self.close();

@@ -7,7 +7,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Tally, Token, block_on, in_turn, must_end, until, yield_now};
+use crate::common::{Tally, Token, block_on, in_turn, must_end, size, until, yield_now};
 use turnwise::executor::{Blocking, DrainQueue, Shutdown};
 use turnwise::{
     Actor, AskError, Context, Drain, EndCause, Executor, Handler, Limit, Promise, Reason, Reply,
@@ -518,6 +518,32 @@ fn a_turn_suspended_on_an_executor_of_ones_own() {
             let tally = Tally::default();
             verb(&suspended.actor, &tally);
             assert_eq!(tally.returned(), *count, "{name}");
+            suspended.check();
+        }
+    });
+}
+
+/// A thread that looks at the actor, as a table does, does not keep the message from that.
+#[test]
+fn a_turn_suspended_on_an_executor_of_ones_own_is_looked_at() {
+    must_end(|| {
+        for _ in 0..size(100, 1_000) {
+            let own = Own::default();
+            let suspended = Suspended::on(own.clone(), || own.run());
+            let (actor, looks) = (&suspended.actor, AtomicUsize::new(0));
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !over.load(SeqCst) {
+                        let _ = actor.snapshot();
+                        looks.fetch_add(1, SeqCst);
+                    }
+                });
+                until(|| looks.load(SeqCst) > 0);
+                own.end();
+                refused(actor.call(|_| ()).wait());
+                over.store(true, SeqCst);
+            });
             suspended.check();
         }
     });
