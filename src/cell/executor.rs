@@ -55,9 +55,9 @@ pub trait Executor: Send + Sync {
     /// True if it drops every drain from now on. Its actors accept nothing more: a sender gets its
     /// message back with [`StopCause::ExecutorGone`](crate::StopCause::ExecutorGone).
     ///
-    /// Asked before a message needs a new drain, before a turn is suspended first, and when a
-    /// message is left beside a suspended turn. An executor that drops drains and never says so
-    /// leaves the messages beside a suspended turn waiting until that turn is woken.
+    /// Asked before a message needs a new drain, before a turn is suspended, and when a message is
+    /// left beside a suspended turn. An executor that drops drains and never says so leaves the
+    /// messages beside a suspended turn waiting until that turn is woken.
     fn is_closed(&self) -> bool {
         false
     }

@@ -387,7 +387,8 @@ impl Drive<'_> {
                 owner.settle();
                 // In this order (TURN-3).
                 turn.register(owner.header());
-                (!turn.lies_first() || enrolls(owner)) && !owner.is_stopped()
+                let looks = turn.lies_first() || owner.header().config().asks_executor();
+                (!looks || enrolls(owner)) && !owner.is_stopped()
             }
         });
         if lies_down {

@@ -549,6 +549,29 @@ fn a_turn_suspended_on_an_executor_of_ones_own_is_looked_at() {
     });
 }
 
+/// A message that came while the turn ran is no reason to ask. So the next await is.
+#[test]
+fn a_turn_that_is_suspended_again_on_an_executor_of_ones_own() {
+    must_end(|| {
+        let own = Own::default();
+        let actor = Actor::builder().executor(own.clone()).spawn(()).unwrap();
+        let ((first, one), (_never, other)) = (promise::<()>(), promise::<()>());
+        let (tell, told) = mpsc::channel();
+        let (theirs, itself) = (own.clone(), actor.clone());
+        let turn = actor.run(async move |_| {
+            one.await.unwrap();
+            theirs.end();
+            tell.send(itself.call(|_| ())).unwrap();
+            drop(other.await);
+        });
+        own.run();
+        first.keep(());
+        own.run();
+        refused(told.recv().unwrap().wait());
+        assert_eq!(turn.wait(), Err(AskError::Aborted(turnwise::ActorName::ANY)));
+    });
+}
+
 /// A thread that has a long list of such actors does not ask their executor for all of them each
 /// time that its budget is spent.
 #[test]
