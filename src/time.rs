@@ -113,7 +113,7 @@ pub enum Limit {
     Unlimited,
     /// Not at all: one attempt.
     Immediate,
-    /// At most this long, from the call on.
+    /// At most this long, from the call on; not at all if it is zero.
     Within(Duration),
 }
 
@@ -136,7 +136,7 @@ impl<'a> Cutoff<'a> {
     pub(crate) fn new(clock: &'a dyn Clock, limit: Limit) -> Self {
         let at = match limit {
             Limit::Unlimited => None,
-            Limit::Immediate => Some(Duration::ZERO),
+            Limit::Immediate | Limit::Within(Duration::ZERO) => Some(Duration::ZERO),
             Limit::Within(limit) => clock.now().checked_add(limit),
         };
         Cutoff { clock, at }

@@ -42,6 +42,7 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use super::registry::{Member, SystemShared};
 use super::system::System;
@@ -103,7 +104,7 @@ pub(super) fn shut_down(
     let mut course = Course::new(shared.clone());
     course.enter(None)?;
     course.seal();
-    if limit == Limit::Immediate {
+    if matches!(limit, Limit::Immediate | Limit::Within(Duration::ZERO)) {
         let idle = course.close(false);
         course.stop(true);
         end_all(idle, || false);

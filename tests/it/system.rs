@@ -511,6 +511,15 @@ fn an_actor_without_handles_and_time_gives_back() {
 }
 
 #[test]
+fn each_limit_of_zero_ends_all_that_is_idle() {
+    for limit in [Limit::Immediate, Limit::Within(Duration::ZERO)] {
+        let system = System::new();
+        let _idle: Vec<_> = (0..3).map(|n| system.actor(n).unwrap()).collect();
+        assert_eq!(system.shutdown(limit).unwrap().ended, 3, "{limit:?}");
+    }
+}
+
+#[test]
 fn nothing_is_taken_in_after_a_shutdown() {
     let system = System::new();
     assert!(!system.is_shut_down());
