@@ -152,6 +152,12 @@ impl Header {
     #[cold]
     pub(crate) fn refused_question(&self, reason: Reason) -> AskError {
         self.report_refused(&reason, 1);
+        self.not_run(reason)
+    }
+
+    /// The error of a question that is not run.
+    #[cold]
+    pub(crate) fn not_run(&self, reason: Reason) -> AskError {
         AskError::Refused(reason, self.who().into())
     }
 

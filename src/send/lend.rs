@@ -82,7 +82,7 @@ impl Loan<'_> {
     /// Takes the closure back, for that reason; if it has started, waits for it.
     fn take_back(mut self, reason: Reason) -> Result<(), AskError> {
         match self.end() {
-            Ended::TakenBack => Err(self.not_run(reason)),
+            Ended::TakenBack => Err(self.cell.header().not_run(reason)),
             Ended::Answered(Some(returned)) => self.settle(returned),
             Ended::Answered(None) => Err(self.abandoned()),
         }
@@ -94,12 +94,8 @@ impl Loan<'_> {
         match returned {
             Returned::Ran => Ok(()),
             Returned::Panicked(payload) => std::panic::resume_unwind(payload),
-            Returned::NotRun(reason) => Err(self.not_run(reason)),
+            Returned::NotRun(reason) => Err(self.cell.header().not_run(reason)),
         }
-    }
-
-    fn not_run(&self, reason: Reason) -> AskError {
-        AskError::Refused(reason, self.cell.header().who().into())
     }
 
     fn abandoned(&self) -> AskError {

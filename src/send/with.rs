@@ -127,7 +127,7 @@ impl<S: 'static> Strong<S> {
         match message.take() {
             Outcome::Returned => Ok(()),
             Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
-            Outcome::NotRun(reason) => Err(self.not_run(reason)),
+            Outcome::NotRun(reason) => Err(self.header().not_run(reason)),
         }
     }
 
@@ -145,12 +145,6 @@ impl<S: 'static> Strong<S> {
             }
             owed => discharge(local, &self.lent(), owed, By::Sender),
         }
-    }
-
-    /// The error of a closure that this actor has not run.
-    #[cold]
-    pub(super) fn not_run(&self, reason: Reason) -> AskError {
-        AskError::Refused(reason, self.header().who().into())
     }
 }
 
