@@ -391,13 +391,6 @@ impl Suspends for Rest {
     }
 
     fn payload(self) {}
-
-    fn cut(pause: Pin<&mut Pause>, why: &AskError) {
-        // Its timers have ended, and nothing else would end the rest.
-        if matches!(why, AskError::Abandoned(_)) {
-            pause.restart();
-        }
-    }
 }
 
 impl Pause {
