@@ -133,6 +133,14 @@ pub(crate) struct Until<'a> {
     pub(crate) deadline: Cutoff<'a>,
 }
 
+impl Until<'_> {
+    /// True if its time is over. A clock that panics shows nothing.
+    pub(crate) fn is_over(&self) -> bool {
+        let over = panic::catch(|| self.deadline.is_over()).map_err(panic::discard);
+        over == Ok(true)
+    }
+}
+
 /// The way in which a drain is left that has more to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
@@ -259,9 +267,7 @@ impl<'a> Meter<'a> {
             return (around.nested || until.at_once).then_some(leave);
         }
         self.arm(1);
-        // The clock is the user's.
-        let over = panic::catch(|| until.deadline.is_over()).map_err(panic::discard);
-        (over == Ok(true)).then_some(leave)
+        until.is_over().then_some(leave)
     }
 
     fn arm(&mut self, stretch: u32) {

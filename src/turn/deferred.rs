@@ -15,6 +15,7 @@ use crate::cell::header::{AWAITS, STOP};
 use crate::cell::owner::{Owed, Owner};
 use crate::cell::refs::{Queued, Ref};
 use crate::error::StopCause;
+use crate::fallback;
 use crate::mailbox::chunk::Row;
 use crate::panic;
 use crate::thread::context::{Leaves, Local, with_local};
@@ -28,9 +29,17 @@ pub(crate) fn drain(local: &Local, owner: Owner) {
     drain_by(local, owner, meter);
 }
 
-/// Drains for a caller that waits.
+/// Drains for a caller that waits. If it is to wait on, or its time is over, others run what was
+/// sent meanwhile.
 pub(crate) fn drain_until(local: &Local, owner: Owner, until: &Until<'_>) {
-    local.wait(|| drain_by(local, owner, Meter::waiting(until)));
+    local.wait(|| {
+        drive(local, owner, Meter::waiting(until), &mut Row::new());
+        let owes = local.owes_anything() && !local.in_turn();
+        if owes && (until.is_over() || !(until.done)()) && !fallback::is_closed() {
+            hand_off(local);
+        }
+        settle(local);
+    });
 }
 
 #[inline]

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use turnwise::executor::{DrainQueue, PoolError};
-use turnwise::{Actor, Limit, System, ThreadPool};
+use turnwise::{Actor, Limit, System, ThreadPool, VirtualClock};
 
 /// Runs a test of this file in a process of its own, whose threads would get stacks that no machine
 /// has.
@@ -62,6 +62,28 @@ fn child_posts() {
     plain.idle().wait().unwrap();
     assert_eq!(*lock.lock().unwrap(), 1);
     assert_eq!((plain.stop_cause(), pooled.stop_cause()), (None, None));
+}
+
+#[test]
+fn a_wait_whose_time_is_over_runs_what_no_thread_can_take() {
+    without_threads("child_waits_too_long");
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn child_waits_too_long() {
+    no_thread_can_be_started();
+    let clock = VirtualClock::new();
+    let actor = Actor::builder().clock(clock.clone()).spawn(()).unwrap();
+    let other = Actor::new(0);
+    let theirs = other.clone();
+    let sends = move |_: &mut ()| {
+        theirs.send(|n| *n += 1).unwrap();
+        clock.advance(Duration::from_secs(2));
+    };
+    actor.posted().send(sends).unwrap();
+    assert!(actor.posted().call(|_| ()).within(Duration::from_secs(1)).is_err());
+    assert!(other.is_idle(), "it was run here");
 }
 
 #[test]

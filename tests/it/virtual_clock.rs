@@ -140,6 +140,33 @@ fn a_waiter_whose_time_is_over_runs_no_further_turn() {
 }
 
 #[test]
+fn a_waiter_whose_time_is_over_runs_no_other_actor() {
+    must_end(|| {
+        let clock = VirtualClock::new();
+        let actor = Actor::builder().clock(clock.clone()).spawn(()).unwrap();
+        let ((ask, asked), (leave, left)) = (mpsc::channel(), mpsc::channel::<()>());
+        let (tell, told) = mpsc::channel();
+        let asks = thread::spawn(move || {
+            in_turn(move || {
+                // They are this thread's, until its turn is over.
+                let sends = move |_: &mut ()| {
+                    let other = Actor::new(());
+                    other.send(move |_| tell.send(thread::current().id()).unwrap()).unwrap();
+                    clock.advance(HOUR);
+                };
+                actor.send(sends).unwrap();
+                ask.send(actor.call(|()| ())).unwrap();
+                let _ = left.recv();
+            });
+        });
+        let _ = asked.recv().unwrap().within(SECOND);
+        assert_ne!(told.recv(), Ok(thread::current().id()));
+        drop(leave);
+        asks.join().unwrap();
+    });
+}
+
+#[test]
 fn clones_are_one_clock_and_it_may_be_shared() {
     let clock = VirtualClock::new();
     let (clone, shared) = (clock.clone(), std::sync::Arc::new(clock.clone()));
