@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use redis::aio::ConnectionLike;
-use redis::{ErrorKind, RedisError, RedisResult, Value};
+use redis::{ErrorKind, RedisError, RedisResult, Value, from_redis_value};
 
 use crate::store::Life;
 
@@ -29,11 +29,24 @@ impl From<RedisError> for Failure {
 pub(crate) async fn suits(
     connection: &mut (impl ConnectionLike + Send),
 ) -> Result<(Option<Life>, bool), Failure> {
-    let (mut life, mut in_cluster, asked) = (None, false, Instant::now());
     let unless_refused = |answer: RedisResult<Value>| match answer {
         Err(error) if error.kind() == ErrorKind::Io => Err(Failure::Redis(error)),
         answer => Ok(answer.ok()),
     };
+    // The connection was opened by this command, so every user may send it.
+    let hello = redis::cmd("HELLO").query_async::<Value>(connection).await;
+    let hello: HashMap<String, Value> =
+        unless_refused(hello)?.and_then(|hello| from_redis_value(hello).ok()).unwrap_or_default();
+    let is = |field, value| hello.get(field).and_then(text).is_some_and(|text| text == value);
+    if is("mode", "sentinel") {
+        return Err(Failure::Sentinel);
+    }
+    let in_cluster = is("mode", "cluster");
+    // A replica in a cluster names its primary.
+    if !in_cluster && (is("role", "replica") || is("role", "slave")) {
+        return Err(Failure::Replica);
+    }
+    let (mut life, asked) = (None, Instant::now());
     let info = redis::cmd("INFO").arg("server").query_async::<Value>(connection).await;
     if let Some(info) = unless_refused(info)?.as_ref().and_then(text) {
         let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
@@ -42,24 +55,12 @@ pub(crate) async fn suits(
             let began = up.and_then(|up| asked.checked_sub(Duration::from_secs(up)));
             Life { run: run.trim().to_owned(), began }
         });
-        match field("redis_mode:").map(str::trim) {
-            Some("sentinel") => return Err(Failure::Sentinel),
-            mode => in_cluster = mode == Some("cluster"),
-        }
         let version = field("redis_version:");
         let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
         if major.is_some_and(|major| major < 7) {
             let version = version.unwrap_or_default();
             return Err(Failure::Wrong(format!("Redis 7 or newer; it is {version}")));
         }
-    }
-    let role = redis::cmd("ROLE").query_async::<Value>(connection).await;
-    // A replica in a cluster names its primary.
-    if let Some(Value::Array(role)) = unless_refused(role)?
-        && !in_cluster
-        && role.first().and_then(text).is_some_and(|role| role == "slave")
-    {
-        return Err(Failure::Replica);
     }
     let info = redis::cmd("INFO").arg("memory").query_async::<Value>(connection).await;
     let limits = unless_refused(info)?.as_ref().and_then(text).and_then(|info| {

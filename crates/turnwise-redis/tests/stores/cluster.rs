@@ -10,7 +10,8 @@ use crate::support::board::{Add, Board};
 use crate::support::cluster::Cluster;
 use crate::support::{Server, until};
 use turnwise_redis::{
-    Actors, ConnectError, Majority, MajorityError, MessageError, Remote, RemoteBuilder, StoreError,
+    Actors, ConnectError, Majority, MajorityError, MessageError, RedisStore, Remote, RemoteBuilder,
+    StoreError,
 };
 
 fn builder() -> RemoteBuilder {
@@ -157,18 +158,45 @@ fn holds_are_renewed_on_all_nodes() {
     }
 }
 
-/// A user who may ask for nothing else follows the redirections.
-#[test]
-fn owners_of_slots_are_learned_from_redirections() {
-    let cluster = Cluster::start();
+/// Adds a user who may ask for nothing else, and returns the address of the first node with it.
+fn for_few(cluster: &Cluster) -> String {
     for node in &cluster.nodes {
         let user = "ACL SETUSER few on >secret ~* &* +@all -info -cluster -config";
         assert_eq!(node.ask(user), "+OK");
     }
-    let url = format!("redis://few:secret@127.0.0.1:{}/", cluster.nodes[0].port);
-    let locks = builder().connect(&url).unwrap().locks();
+    format!("redis://few:secret@127.0.0.1:{}/", cluster.nodes[0].port)
+}
+
+/// A user who may ask for nothing else follows the redirections.
+#[test]
+fn owners_of_slots_are_learned_from_redirections() {
+    let cluster = Cluster::start();
+    let locks = builder().connect(&for_few(&cluster)).unwrap().locks();
     for number in 0..12 {
         let guard = locks.lock(format!("{number}")).wait().unwrap();
+        assert_eq!(guard.release().wait(), Ok(()));
+    }
+}
+
+/// A node is known as one of a cluster before it has redirected a step: its holds are in several
+/// slots.
+#[test]
+fn holds_are_renewed_before_a_redirection() {
+    let cluster = Cluster::start();
+    let lease = Duration::from_millis(600);
+    // Unlike `connect`, this sends no step of its own.
+    let store = RedisStore::new(&for_few(&cluster), "test", lease).unwrap();
+    let locks = builder().prefix("test").lease(lease).over(store).unwrap().locks();
+    // The first of three nodes owns the first third of the slots.
+    let is_owned = |name: &String| {
+        let slot = cluster.nodes[0].ask(&format!("CLUSTER KEYSLOT test:{{lock:{name}}}"));
+        slot[1..].parse::<u32>().unwrap() < 5000
+    };
+    let names = (0..).map(|number| number.to_string()).filter(is_owned);
+    let held: Vec<_> = names.take(3).map(|name| locks.lock(name).wait().unwrap()).collect();
+    let began = Instant::now();
+    until("three leases have passed", || began.elapsed() > lease * 3);
+    for guard in held {
         assert_eq!(guard.release().wait(), Ok(()));
     }
 }
