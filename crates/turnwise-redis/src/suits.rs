@@ -46,14 +46,17 @@ pub(crate) async fn suits(
     if !in_cluster && (is("role", "replica") || is("role", "slave")) {
         return Err(Failure::Replica);
     }
-    let (mut life, asked) = (None, Instant::now());
+    let mut life = None;
     let info = redis::cmd("INFO").arg("server").query_async::<Value>(connection).await;
     if let Some(info) = unless_refused(info)?.as_ref().and_then(text) {
+        let now = Instant::now();
         let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
         life = field("run_id:").map(|run| {
-            let up = field("uptime_in_seconds:").and_then(|up| up.trim().parse().ok());
-            let began = up.and_then(|up| asked.checked_sub(Duration::from_secs(up)));
-            Life { run: run.trim().to_owned(), began }
+            let up = field("uptime_in_seconds:").and_then(|up| up.trim().parse::<u64>().ok());
+            // The server counts the seconds that have begun on its clock since its start, so it may
+            // be a second younger.
+            let up = up.map(|up| Duration::from_secs(up.saturating_sub(1)));
+            Life { run: run.trim().to_owned(), began: up.and_then(|up| now.checked_sub(up)) }
         });
         let version = field("redis_version:");
         let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
@@ -97,5 +100,54 @@ fn text(value: &Value) -> Option<String> {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use redis::{Cmd, Pipeline, RedisFuture};
+
+    use super::*;
+
+    /// A server that reports this uptime, and refuses everything else.
+    struct Up(u64);
+
+    impl ConnectionLike for Up {
+        fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+            let is_info = cmd.get_packed_command().ends_with(b"server\r\n");
+            let info = format!("run_id:1\r\nuptime_in_seconds:{}\r\n", self.0);
+            let refused = (ErrorKind::Client, "refused");
+            let answer = if is_info { Ok(Value::SimpleString(info)) } else { Err(refused.into()) };
+            Box::pin(ready(answer))
+        }
+
+        fn req_packed_commands<'a>(
+            &'a mut self,
+            _: &'a Pipeline,
+            _: usize,
+            _: usize,
+        ) -> RedisFuture<'a, Vec<Value>> {
+            unreachable!("commands are sent one by one")
+        }
+
+        fn get_db(&self) -> i64 {
+            0
+        }
+    }
+
+    /// A server that was started at the end of a second reports a second soon.
+    #[test]
+    fn servers_count_as_started_when_they_may_have_been() {
+        for (up, oldest) in [(0, 0), (1, 0), (30, 29)] {
+            let before = Instant::now();
+            let mut server = Up(up);
+            let suits = pin!(suits(&mut server)).poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(Ok((Some(life), false))) = suits else { panic!("it suits") };
+            assert!(life.began >= before.checked_sub(Duration::from_secs(oldest)), "{up}");
+        }
     }
 }
