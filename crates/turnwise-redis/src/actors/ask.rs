@@ -17,7 +17,7 @@ use super::Actors;
 use super::drain::{self, Held, Until};
 use super::error::MessageError;
 use super::inbox::{Inbox, MailboxHold};
-use super::kind::{Drains, Kind};
+use super::kind::{Drains, Kind, SHORTEST_KEPT};
 use crate::client::Client;
 use crate::name;
 use crate::step::{MailboxAct, MailboxAnswer, Progress, StoredMessage, Token};
@@ -388,8 +388,9 @@ where
     let claim = claims.then(|| kind.settings.claim(token.clone()));
     let (id, sent) = (message.id.clone(), Moment::now());
     let act = MailboxAct::Push { actor: actor.to_owned(), message, delay, claim };
-    // A copy that arrived after the outcome was forgotten would be another message.
-    let until = until.min(after(kind.settings.keep / 2));
+    // A copy that arrived after the outcome was forgotten would be another message. Its drainer may
+    // keep outcomes for less time than this process.
+    let until = until.min(after(SHORTEST_KEPT / 2));
     match shard.step(client, act, until).await.0 {
         Ok(MailboxAnswer::Handed(hand)) => {
             kind.was_free(true);

@@ -33,7 +33,7 @@ const MOST_SHARDS: u32 = 1024;
 const MOST_AT_ONCE: u32 = 256;
 
 /// The minimum time that outcomes are kept: copies of a message may arrive that much later.
-const SHORTEST_KEPT: Duration = Duration::from_secs(60);
+pub(super) const SHORTEST_KEPT: Duration = Duration::from_secs(60);
 
 /// The longest pause before an attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
@@ -354,8 +354,9 @@ where
 
     /// Sets the time that outcomes are kept, and with them the ids of messages, of which a second
     /// one is refused. The default is ten minutes, the minimum one minute. A message that the store
-    /// does not answer is sent again for half of it at most, whatever the client's
-    /// [patience](crate::RemoteBuilder::give_up_after).
+    /// does not answer is sent again for half a minute at most, whatever the client's
+    /// [patience](crate::RemoteBuilder::give_up_after): the process that drains it may keep its
+    /// outcome for the minimum.
     pub fn keep_outcomes(mut self, time: Duration) -> Self {
         self.settings.keep = time;
         self
