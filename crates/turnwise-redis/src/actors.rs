@@ -40,7 +40,7 @@ use crate::client::Owned;
 use crate::name;
 use crate::step::{DeadMessage, MailboxAct, MailboxAnswer, MailboxSeen, Progress};
 use crate::time::{SHORTEST, after};
-use kind::Kind;
+use kind::{Kind, converted};
 
 /// The maximum number of dead letters of a page.
 const PAGE: u32 = 1000;
@@ -431,7 +431,9 @@ where
                 Progress::Delayed { left } => Ok(Outcome::Delayed { remaining: left }),
                 Progress::Waiting { ahead, .. } => Ok(Outcome::Waiting { ahead }),
                 Progress::Running { attempt, .. } => Ok(Outcome::Running { attempt }),
-                Progress::Done(reply) => ask::read(&reply).map(Outcome::Done),
+                Progress::Done(reply) => converted(|| serde_json::from_slice(&reply))
+                    .map(Outcome::Done)
+                    .map_err(MessageError::Decode),
                 Progress::Dead { error } => Ok(Outcome::Dead { error }),
                 Progress::Withdrawn => Ok(Outcome::Withdrawn),
                 Progress::Unknown => Ok(Outcome::Unknown),
@@ -445,10 +447,10 @@ where
         self.actors.once(&self.id, act, |answer| {
             let MailboxAnswer::Seen(seen) = answer else { return None };
             let MailboxSeen { waiting, drainer, attempts, fence, state, delayed } = seen;
-            let read = |state: Vec<u8>| serde_json::from_slice(&state);
+            let read = |state: Vec<u8>| converted(|| serde_json::from_slice(&state));
             let state = match state.map(read).transpose() {
                 Ok(state) => state,
-                Err(error) => return Some(Err(MessageError::State(error.to_string()))),
+                Err(error) => return Some(Err(MessageError::State(error))),
             };
             let (drainer, remaining) = drainer.unzip();
             Some(Ok(ActorInfo {

@@ -345,7 +345,7 @@ impl<R> Drop for Asked<R> {
     }
 }
 
-pub(super) fn read<R: DeserializeOwned>(reply: &[u8]) -> Result<R, MessageError> {
+fn read<R: DeserializeOwned>(reply: &[u8]) -> Result<R, MessageError> {
     serde_json::from_slice(reply).map_err(|error| MessageError::Decode(error.to_string()))
 }
 

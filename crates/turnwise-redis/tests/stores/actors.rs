@@ -882,8 +882,8 @@ fn what_was_not_reported_is_drained_again() {
     });
 }
 
-/// Code of users that panics beside a handler: as a message or a state is read, as a reply is
-/// written, as a successor is asked.
+/// Code of users that panics beside a handler: as a message, a state or a reply is read, as a reply
+/// is written, as a successor is asked.
 #[test]
 fn panics_beside_handlers_are_told() {
     #[derive(Default, Serialize)]
@@ -932,12 +932,19 @@ fn panics_beside_handlers_are_told() {
         let Err(MessageError::Dead { error }) = reply(number) else { panic!("{number}") };
         assert!(error.contains(why), "{error}");
     }
-    assert_eq!(reply(13), Ok(13));
+    let thirteen = a.ask(Count(13)).id("thirteen").wait().map(|Now(number)| number);
+    assert_eq!(thirteen, Ok(13));
     a.tell(Count(2)).wait().unwrap();
     until("a worker tries it", || READ.load(SeqCst) > 1);
     workers.stop().wait().unwrap();
     let drained = a.drain(Until::empty()).wait().unwrap();
     let Err(MessageError::State(error)) = drained else { panic!("{drained:?}") };
+    assert!(error.contains("no state"), "{error}");
+    let info = a.info().wait().unwrap().map(drop);
+    let Err(MessageError::State(error)) = info else { panic!("{info:?}") };
+    assert!(error.contains("no state"), "{error}");
+    let outcome = a.outcome::<Wild>("thirteen").wait().unwrap().map(drop);
+    let Err(MessageError::Decode(error)) = outcome else { panic!("{outcome:?}") };
     assert!(error.contains("no state"), "{error}");
 
     let b = wild.of("b").unwrap();
