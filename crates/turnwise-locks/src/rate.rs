@@ -5,6 +5,9 @@
 
 // Of each key that was used lately, a map has the time at which all its permits are there again. A
 // request moves that on by what it takes, and may go as soon as no more than a burst is missing.
+//
+// That time is in nanoseconds, for it may be later than a `Duration` can say: a burst of 2^32
+// permits, each of which takes as long as the longest `Duration`, is below 2^127 of them.
 
 use std::borrow::Borrow;
 use std::error::Error;
@@ -87,9 +90,9 @@ impl Rate {
         if permits == 0 { Err(RateError::Zero) } else { Ok(Rate { burst: permits, ..self }) }
     }
 
-    /// The time in which this many permits come.
-    fn time(self, permits: u32) -> Duration {
-        nanos(self.period.as_nanos().saturating_mul(u128::from(permits)))
+    /// The time in which this many permits come, in nanoseconds.
+    fn time(self, permits: u32) -> u128 {
+        self.period.as_nanos() * u128::from(permits)
     }
 }
 
@@ -127,8 +130,8 @@ pub struct RateLimits<K> {
 
 struct Inner<K> {
     rate: Rate,
-    /// The moment at which all permits of a key are there again.
-    full_at: Map<K, Duration>,
+    /// The moment at which all permits of a key are there again, in nanoseconds.
+    full_at: Map<K, u128>,
     timers: Timers,
     /// Waits are measured on the machine's clock.
     on_machine_clock: bool,
@@ -159,7 +162,7 @@ struct Taken<K> {
     key: K,
     permits: u32,
     /// All permits were to be there then, by this request.
-    full_at: Duration,
+    full_at: u128,
     /// The moment at which these are there.
     at: Duration,
 }
@@ -170,7 +173,7 @@ enum Asked<K> {
     /// The key, for the time when it is taken back.
     Later {
         key: K,
-        full_at: Duration,
+        full_at: u128,
         at: Duration,
     },
     /// Too late.
@@ -301,9 +304,9 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
         Q: Hash + Eq + ?Sized,
     {
         let Inner { rate, full_at, .. } = &*self.inner;
-        let (now, hash) = (self.inner.now(), full_at.hash(key));
+        let (now, hash) = (self.inner.now().as_nanos(), full_at.hash(key));
         let full_at = full_at.shard(hash, |all| all.find(hash, key).copied()).unwrap_or(now);
-        let missing = full_at.saturating_sub(now).as_nanos().div_ceil(rate.period.as_nanos());
+        let missing = full_at.saturating_sub(now).div_ceil(rate.time(1));
         rate.burst.saturating_sub(u32::try_from(missing).unwrap_or(u32::MAX))
     }
 
@@ -350,8 +353,8 @@ impl<K: Hash + Eq> Inner<K> {
     where
         A: AsKey<K>,
     {
-        let (rate, now) = (self.rate, self.now());
-        let look = |key: &mut Option<A>, all: &mut Entries<K, Duration>| {
+        let (rate, now) = (self.rate, self.now().as_nanos());
+        let look = |key: &mut Option<A>, all: &mut Entries<K, u128>| {
             let Some(name) = &key else { unreachable!("it is there still") };
             let Some(before) = all.find_by(hash, |other| name.is(other)) else {
                 if A::BORROWED {
@@ -360,15 +363,15 @@ impl<K: Hash + Eq> Inner<K> {
                 // A burst is there.
                 let over = all.sweep(|&full_at| full_at <= now);
                 if let Some(key) = key.take() {
-                    all.insert(hash, key.own(), now.saturating_add(rate.time(permits)));
+                    all.insert(hash, key.own(), now + rate.time(permits));
                 }
                 return (Some(Ok(now)), over);
             };
-            let full_at = (*before).max(now).saturating_add(rate.time(permits));
+            let full_at = (*before).max(now) + rate.time(permits);
             let at = full_at.saturating_sub(rate.time(rate.burst));
             // Beyond what the clock can show: never.
-            let is_never = full_at == Duration::MAX;
-            let wait = if is_never { Duration::MAX } else { at.saturating_sub(now) };
+            let is_never = at > now && at >= Duration::MAX.as_nanos();
+            let wait = if is_never { Duration::MAX } else { nanos(at.saturating_sub(now)) };
             if wait > patience || is_never {
                 return (Some(Err(wait)), Vec::new());
             }
@@ -381,14 +384,14 @@ impl<K: Hash + Eq> Inner<K> {
         let shard = |key: &mut Option<A>| self.full_at.shard(hash, |all| look(key, all));
         let (key, (asked, over)) = owning(Some(key), shard);
         // Outside of the lock.
-        over.into_iter().for_each(|entry: Entry<K, Duration>| ignore(|| drop(entry)));
+        over.into_iter().for_each(|entry: Entry<K, u128>| ignore(|| drop(entry)));
         match (asked, key) {
             // It is not there, or has to wait. Its clone is the user's: outside of the lock.
             (None, Some(key)) => self.take(hash, Own(key.own()), permits, patience),
             (None, None) => unreachable!("it is there still"),
             (Some(Ok(at)), Some(key)) if at > now => {
-                let (key, full_at) = (key.own(), at.saturating_add(rate.time(rate.burst)));
-                Asked::Later { key, full_at, at }
+                let full_at = at + rate.time(rate.burst);
+                Asked::Later { key: key.own(), full_at, at: nanos(at) }
             }
             (Some(Ok(_)), key) => {
                 ignore(|| drop(key));
@@ -408,7 +411,7 @@ impl<K: Eq + Hash> Taken<K> {
         let Taken { inner, hash, key, permits, full_at, .. } = self;
         inner.full_at.shard(*hash, |all| {
             if let Some(now_full_at) = all.find(*hash, key).filter(|at| **at == *full_at) {
-                *now_full_at = full_at.saturating_sub(inner.rate.time(*permits));
+                *now_full_at = full_at - inner.rate.time(*permits);
             }
         });
     }

@@ -216,6 +216,32 @@ fn once_for_ever_is_never_again() {
     assert_eq!(limits.available(&1), 0);
 }
 
+/// With times that no clock shows, too.
+#[test]
+fn a_permit_that_is_available_is_granted() {
+    for (burst, per) in [(1, SECOND), (2, Duration::MAX), (3, Duration::MAX / 2), (3, 2 * SECOND)] {
+        for passed in [Duration::ZERO, SECOND, Duration::MAX / 2, Duration::MAX] {
+            let (clock, _timers, limits) = by_hand(rate(1, per).burst(burst).unwrap());
+            clock.advance(passed);
+            for left in (0..burst).rev() {
+                assert_eq!(limits.try_acquire(1, 1), Ok(()), "{burst} in {per:?} at {passed:?}");
+                assert_eq!(limits.available(&1), left);
+            }
+            assert!(matches!(limits.try_acquire(1, 1), Err(RateError::Expected { .. })));
+            assert_eq!(limits.try_acquire(2, burst), Ok(()));
+            assert_eq!((limits.available(&2), limits.available(&3)), (0, burst));
+        }
+    }
+    let (_clock, _timers, limits) = by_hand(rate(u32::MAX, Duration::MAX));
+    let slow = rate(1, Duration::MAX).burst(u32::MAX).unwrap();
+    let (_clock, _timers, slowest) = by_hand(slow);
+    for limits in [limits, slowest] {
+        assert_eq!(limits.try_acquire(1, u32::MAX - 1), Ok(()));
+        assert_eq!((limits.available(&1), limits.try_acquire(1, 1)), (1, Ok(())));
+        assert_eq!(limits.available(&1), 0);
+    }
+}
+
 /// The first `Eq` after a request was put there drops it.
 #[derive(Clone)]
 struct Ends(Arc<Mutex<Option<AcquireRate<Ends>>>>);
