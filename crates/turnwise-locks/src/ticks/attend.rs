@@ -58,6 +58,7 @@ struct State {
 
 /// The state of the attendant.
 struct Attendant<F> {
+    /// TICKS-3: the book does not forget it.
     job: Arc<str>,
     missed: Missed,
     f: F,
@@ -83,7 +84,8 @@ pub(super) fn attend(
     if let Some(executor) = shared.executor.clone() {
         attendant = attendant.executor(executor);
     }
-    let attendant = match attendant.spawn(Attendant { job: Arc::from(job), missed, f, seen }) {
+    let job = shared.book.lock().name(job, seen);
+    let attendant = match attendant.spawn(Attendant { job, missed, f, seen }) {
         Ok(attendant) => attendant,
         Err(_) => unreachable!("nothing was said that could be wrong"),
     };

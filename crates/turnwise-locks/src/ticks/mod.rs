@@ -15,10 +15,12 @@
 // - TICKS-1: a tick is written down before its run begins, and under the lock: of all contenders,
 //   one.
 // - TICKS-2: no code of the user's runs under the lock.
-// - TICKS-3: of a job whose last tick is over and which does not run, nothing has to be known: any
-//   later tick is free. The book forgets such jobs when it has doubled, and keeps `floor`, the
-//   highest tick that it has forgotten: at or below that, a job that it does not know may have
-//   run. That concerns clocks alone that were set back.
+// - TICKS-3: of a job whose last tick is over and which neither runs nor is attended, nothing has
+//   to be known: any later tick is free. The book forgets such jobs when it has doubled, and keeps
+//   `floor`, the highest tick that it has forgotten: at or below that, a job that it does not know
+//   may have run. That concerns clocks alone that were set back: an attended job, which may make up
+//   for earlier ticks, is known; and a call for the nearest tick may be one ahead of others, so the
+//   tick before its own is not over.
 
 mod attend;
 mod schedule;
@@ -74,6 +76,7 @@ struct Shared {
 
 /// The jobs and their last ticks.
 struct Book {
+    /// A name that is held elsewhere, too, is that of a job that runs or is attended.
     jobs: HashMap<Arc<str>, Job>,
     /// The highest tick that was forgotten (TICKS-3).
     floor: Option<u64>,
@@ -83,7 +86,7 @@ struct Book {
 
 struct Job {
     /// The last tick that was taken.
-    last: u64,
+    last: Option<u64>,
     /// Runs under way.
     running: usize,
 }
@@ -285,8 +288,9 @@ impl OncePerTick {
         attend::attend(&self.shared, job, missed, f)
     }
 
-    /// The number of known jobs: those of this tick, those that run, and others that are not
-    /// forgotten yet, which is done when their number has doubled.
+    /// The number of known jobs: those of this tick and the one before, those that run or are
+    /// attended, and others that are not forgotten yet, which is done when their number has
+    /// doubled.
     pub fn known(&self) -> usize {
         self.shared.book.lock().jobs.len()
     }
@@ -322,36 +326,44 @@ impl Shared {
     fn take(&self, job: &str, tick: TickNumber) -> Result<Running, Other> {
         let TickNumber(number) = tick;
         let mut book = self.book.lock();
-        let book = &mut *book;
-        let name = match book.jobs.get_key_value(job) {
-            Some((_, known)) if number <= known.last => return Err(Other::Taken),
-            Some((_, known)) if known.running > 0 && !self.overlap => {
-                return Err(Other::Runs(TickNumber(known.last)));
+        match book.jobs.get(job) {
+            Some(known) if Some(number) <= known.last => return Err(Other::Taken),
+            Some(&Job { last: Some(last), running }) if running > 0 && !self.overlap => {
+                return Err(Other::Runs(TickNumber(last)));
             }
-            Some((name, _)) => name.clone(),
-            None if book.floor.is_some_and(|floor| number <= floor) => {
-                return Err(Other::Taken);
-            }
-            None => Arc::from(job),
-        };
-        let known = book.jobs.entry(name.clone()).or_insert(Job { last: number, running: 0 });
-        known.last = number;
-        known.running += 1;
-        if book.jobs.len() >= book.sweep_at {
-            book.sweep(number);
+            None if Some(number) <= book.floor => return Err(Other::Taken),
+            _ => {}
         }
-        Ok(Running { book: self.book.clone(), job: name })
+        let job = book.name(job, number);
+        if let Some(known) = book.jobs.get_mut(&job) {
+            known.last = Some(number);
+            known.running += 1;
+        }
+        Ok(Running { book: self.book.clone(), job })
     }
 }
 
 impl Book {
-    /// Forgets the jobs of ticks before this one that do not run (TICKS-3).
+    /// The name of a job, which is known from now on, and as long as this is held.
+    fn name(&mut self, job: &str, now: u64) -> Arc<str> {
+        if let Some((name, _)) = self.jobs.get_key_value(job) {
+            return name.clone();
+        }
+        let name: Arc<str> = Arc::from(job);
+        self.jobs.insert(name.clone(), Job { last: self.floor, running: 0 });
+        if self.jobs.len() >= self.sweep_at {
+            self.sweep(now);
+        }
+        name
+    }
+
+    /// Forgets the jobs whose last tick is over, and that are not used (TICKS-3).
     fn sweep(&mut self, now: u64) {
-        let floor = &mut self.floor;
-        self.jobs.retain(|_, job| {
-            let keep = job.last >= now || job.running > 0;
+        let (floor, over) = (&mut self.floor, now.saturating_sub(1));
+        self.jobs.retain(|name, job| {
+            let keep = job.last >= Some(over) || Arc::strong_count(name) > 1;
             if !keep {
-                *floor = Some(floor.map_or(job.last, |floor| floor.max(job.last)));
+                *floor = job.last.max(*floor);
             }
             keep
         });

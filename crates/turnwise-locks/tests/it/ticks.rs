@@ -194,6 +194,24 @@ fn a_clock_set_back_repeats_nothing() {
     assert!(jobs.try_run("7", |_| ()).is_ok());
 }
 
+/// Jobs enough that others are forgotten.
+fn crowd(jobs: &OncePerTick, of: u64) {
+    for job in 0..1_000 {
+        jobs.try_run(&format!("{of}: {job}"), |_| ()).unwrap();
+    }
+}
+
+/// A call for the nearest tick is ahead of the others: what they have not run they may.
+#[test]
+fn the_nearest_tick_of_some_is_not_the_last_of_others() {
+    let (jobs, clock) = by_hand(false);
+    crowd(&jobs, 0);
+    clock.advance(STEP - Duration::from_secs(1));
+    crowd(&jobs.clone().nearest(), 1);
+    assert_eq!(jobs.try_run("other", |tick| tick), Ok(TickNumber(0)));
+    assert_eq!(jobs.try_run("1: 0", |_| ()), taken(0, Duration::from_secs(1)));
+}
+
 #[test]
 fn schedules_cut_time() {
     let hours = Schedule::every(Duration::from_secs(3600));
@@ -309,6 +327,26 @@ fn a_tick_behind_a_long_run_is_missed() {
     assert!(run.is_ok() && ran.try_recv().is_err());
     attended.pass(STEP / 2);
     assert!(ran.try_iter().eq([1, 2]));
+}
+
+/// Others have had their ticks meanwhile, so many that the book forgets them.
+#[test]
+fn missed_ticks_are_caught_up_beside_many_jobs() {
+    for runs_before in [false, true] {
+        let attended = Attended::new();
+        let (_attendance, ran) = attended.attend(Missed::CatchUp { most: 9 });
+        if runs_before {
+            attended.pass(STEP);
+            assert!(ran.try_iter().eq([1]));
+        }
+        for tick in 0..4 {
+            attended.clock.advance(STEP);
+            crowd(&attended.jobs, tick);
+        }
+        attended.look();
+        let first = 1 + u64::from(runs_before);
+        assert!(ran.try_iter().eq(first..first + 4), "{runs_before}");
+    }
 }
 
 /// An attendance that is dropped by its own job ends with that.
