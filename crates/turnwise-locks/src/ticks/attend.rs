@@ -150,9 +150,11 @@ where
         let again = to.clone();
         drop(to.posted().send(move |attendant| look(&weak, &again, attendant)));
     };
-    let timers = shared.timers.clone().unwrap_or_else(|| Timers::global().clone());
-    let timer = timers.after(left, ring);
-    // Not under the lock: the clock is the user's.
+    // Not under the lock: the clock is the user's. While it panics, the process's timers ring.
+    let now = |timers: &Timers| catch(|| timers.now()).map_err(discard).ok();
+    let own = shared.timers.as_ref().and_then(|timers| Some((timers, now(timers)?)));
+    let (timers, now) = own.unwrap_or_else(|| (Timers::global(), Timers::global().now()));
+    let timer = timers.at(now.saturating_add(left), ring);
     let late = {
         let mut state = alarm.state.lock();
         match state.ended {

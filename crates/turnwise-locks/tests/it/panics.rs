@@ -13,12 +13,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use turnwise::time::Timers;
 use turnwise::{Clock, MonotonicClock, promise};
 use turnwise_locks::rate::{Rate, RateLimits};
 use turnwise_locks::ticks::{Missed, OncePerTick, Schedule, TickNumber};
 use turnwise_locks::{Keyed, Limits, LockError, Locks, Mutexes, Run, RwLocks, SlotPool};
 
-use crate::common::must_end;
+use crate::common::{must_end, until};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -402,6 +403,20 @@ fn hooks_and_jobs_of_slots_are_not_called_while_a_thread_unwinds() {
             let pool = saying(&says, false);
             panics("a job", || call(&pool));
         });
+    });
+}
+
+/// The clock of its timers panics when it is armed, and shows the time again in the next tick.
+#[test]
+fn an_attendance_outlives_a_panic_of_its_clock() {
+    must_end(|| {
+        let broken = Arc::new(AtomicBool::new(false));
+        let clock: Arc<dyn Clock> = Arc::new(Switched(broken.clone()));
+        let jobs = OncePerTick::new(Schedule::every(Duration::from_millis(2)));
+        let jobs = jobs.timers(Timers::of(&clock));
+        let job = move |_| _ = broken.fetch_not(SeqCst);
+        let attendance = jobs.attend("job", Missed::Skip, job);
+        until(|| attendance.runs() >= 4);
     });
 }
 
