@@ -182,7 +182,7 @@ impl OncePerTick {
             Err(JobError::Name(error)) => return Acquire::over(Err(NotMine::Failed(error.into()))),
             Err(JobError::Step | JobError::OwnSchedule) => unreachable!("it was looked at"),
         };
-        let job = job.offset(self.offset.saturating_add(self.later()));
+        let job = Job { offset: self.offset.saturating_add(self.later()), ..job };
         if self.overlap { job.allow_overlap().take() } else { job.take() }
     }
 
@@ -273,10 +273,12 @@ impl Ticks {
 impl Job {
     /// Delays the beginning of ticks: by three hours, for ticks that begin at three o'clock.
     /// Contenders that are called at another time than the full period set this: clocks may differ
-    /// by less than half of `every` around it.
+    /// by less than half of `every` around it. Of one that is longer than `every`, full periods do
+    /// not count, as in [`Schedule::offset`].
     #[must_use]
     pub fn offset(self, offset: Duration) -> Self {
-        Job { offset, ..self }
+        let period = Schedule::every(self.every).offset(offset).period();
+        Job { offset: period.map_or(Duration::ZERO, |(_, offset)| offset), ..self }
     }
 
     /// Takes a tick also while a run of an earlier one has not ended. [The guard](JobRun::guard) of

@@ -47,11 +47,24 @@ impl Schedule {
     }
 
     /// Tick 0 begins so long after the epoch, and all others with it; all time before is of tick 0,
-    /// too. Changes nothing about a schedule [of one's own](Self::from_fn).
+    /// too. It is a part of the step: of a longer one, full steps do not count. Changes nothing
+    /// about a schedule [of one's own](Self::from_fn).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use turnwise_locks::ticks::Schedule;
+    ///
+    /// let hour = Duration::from_secs(3600);
+    /// let nightly = Schedule::every(24 * hour).offset(27 * hour); // at three, every day
+    /// assert_eq!(nightly.period(), Some((24 * hour, 3 * hour)));
+    /// ```
     #[must_use]
     pub fn offset(self, offset: Duration) -> Schedule {
         Schedule(match self.0 {
-            Kind::Every { step, .. } => Kind::Every { step, offset },
+            Kind::Every { step, .. } => {
+                Kind::Every { step, offset: duration(offset.as_nanos() % step.as_nanos()) }
+            }
             own => own,
         })
     }

@@ -222,6 +222,13 @@ fn schedules_cut_time() {
     }
     let fast = Schedule::every(Duration::from_nanos(1));
     assert_eq!(fast.tick_at(Duration::MAX), TickNumber(u64::MAX));
+    // Beyond what any clock shows, too.
+    for offset in [Duration::from_secs(7_800), Duration::MAX] {
+        let shifted = hours.clone().offset(offset);
+        assert!(shifted.period().is_some_and(|(step, offset)| offset < step));
+        assert_eq!(shifted.tick_at(Duration::from_secs(10 * 3_600)), TickNumber(9));
+        assert_eq!(shifted.nearest_tick_at(Duration::from_secs(10 * 3_600)), TickNumber(10));
+    }
 }
 
 #[test]

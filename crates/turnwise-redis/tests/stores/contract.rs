@@ -460,6 +460,10 @@ contract! {
         }
         let nearest = clients[1].once_per_tick(daily.clone()).unwrap().nearest();
         assert_eq!(nearest.try_run("near", |tick| tick), Ok(daily.nearest_tick_at(now)));
+        // Full periods of an offset do not count.
+        let late = clients[0].ticks().job("late", day).unwrap();
+        let late = late.offset(7 * day + Duration::from_secs(3600)).take().wait().unwrap();
+        assert_eq!(late.tick(), daily.nearest_tick_at(now));
         let own = Schedule::from_fn(|_| (0, Duration::MAX));
         assert!(clients[0].once_per_tick(own).is_err());
         let named = jobs.try_run("", |_| ());
