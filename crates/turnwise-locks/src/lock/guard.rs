@@ -325,7 +325,7 @@ impl<K: Send + Sync + 'static> Held<K> {
                 core.split(hold, weight, (fence, term), &common);
             }
         });
-        let grant = Grant { fence, number: fence, weight, hold_state: part, shared: false };
+        let grant = Grant { fence, number: fence, weight, hold_state: part };
         let part = Held::fat(self.place(), grant);
         self.weigh(rest);
         Some(part)

@@ -160,21 +160,17 @@ pub(super) struct Grant {
     pub(super) number: u64,
     pub(super) hold_state: Arc<HoldState>,
     pub(super) weight: u64,
-    /// Its owner may have others of the same hold.
-    pub(super) shared: bool,
 }
 
 impl Grant {
     fn of(request: &Request, fence: u64, hold_state: Arc<HoldState>) -> Self {
-        let Request { number, weight, owner, .. } = *request;
-        Grant { fence, number, hold_state, weight, shared: owner.is_some() }
+        let Request { number, weight, .. } = *request;
+        Grant { fence, number, hold_state, weight }
     }
 
-    /// Gives back what it stands for.
+    /// Gives back what it stands for: from now on it is not lost, though its turn may come later.
     pub(super) fn end<K: Send + Sync + 'static>(&self, place: Place<K>) {
-        if self.shared {
-            self.hold_state.let_go();
-        }
+        self.hold_state.let_go();
         place.leave(self.fence, self.number);
     }
 }

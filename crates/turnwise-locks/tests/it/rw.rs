@@ -1,7 +1,7 @@
 //! Readers and writers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
@@ -172,6 +172,25 @@ fn force_takes_it_from_all_readers() {
     let reader = writer.downgrade();
     assert!(locks.force_release(&1).wait().unwrap() && reader.is_lost());
     assert!(!locks.force_release(&1).wait().unwrap());
+}
+
+/// The waker of the first reader to lose it drops the guard of another one, inside that turn.
+#[test]
+fn a_reader_that_is_dropped_before_its_turn_is_not_lost() {
+    let locks = RwLocks::new();
+    let [first, second, third] = [1, 1, 1].map(|key| locks.read(key).wait().unwrap());
+    let mut lost = [first.lost(), second.lost(), third.lost()];
+    let guard = Mutex::new(Some(second));
+    let wakes =
+        [Wakes::calling(move || drop(guard.lock().unwrap().take())), Wakes::new(), Wakes::new()];
+    for (lost, wakes) in lost.iter_mut().zip(&wakes) {
+        assert!(poll(lost, &wakes.waker()).is_none());
+    }
+    assert!(locks.force_release(&1).wait().unwrap());
+    assert_eq!(wakes.each_ref().map(Wakes::count), [1, 0, 1]);
+    assert!(poll(&mut lost[1], &Wakes::new().waker()).is_none());
+    assert!(first.is_lost() && third.is_lost());
+    assert!(locks.try_write(1).is_ok());
 }
 
 #[test]
