@@ -34,7 +34,7 @@ use turnwise::time::Timers;
 use turnwise::{Clock, MonotonicClock, ThreadPool, VirtualClock};
 use turnwise_locks::admission::{Admission, Admitted, Apply, CommitError, Fault, Ledger, Refused};
 use turnwise_locks::slots::{AcquireSlot, SlotRun};
-use turnwise_locks::ticks::{OncePerTick, Schedule, TickNumber};
+use turnwise_locks::ticks::{Attendance, OncePerTick, Schedule, TickNumber};
 use turnwise_locks::{Limits, Slot, SlotId, SlotPool};
 
 const SLOTS: usize = 3;
@@ -152,6 +152,7 @@ enum Thing {
     Slot(Slot<Made, Trouble>),
     Job(SlotRun<(), Made, Trouble>),
     Apply(u32, Apply<u32, Book>),
+    Attends(Attendance),
 }
 
 struct World {
@@ -346,7 +347,7 @@ fn build(seed: u64) -> Arc<World> {
     let world = Arc::new(World {
         pool: pool.build().expect("it can be built"),
         raffle: raffle.open().expect("it can be read"),
-        jobs: OncePerTick::new(schedule).wall(now),
+        jobs: OncePerTick::new(schedule).wall(now).timers(timers.clone()),
         clock,
         timers,
         leases,
@@ -474,18 +475,26 @@ fn step(world: &Arc<World>, outermost: bool) {
         }
         14 => {
             let job = of(2);
-            let ran = |tick| {
+            let us = Arc::downgrade(world);
+            let ran = move |tick| {
+                let Some(world) = us.upgrade() else { return };
                 if !world.ran.lock().unwrap().insert((job, tick)) {
                     world.finding(format!("job {job} ran twice in {tick:?}"));
                 }
-                misbehave(world);
+                misbehave(&world);
                 let _ = fails();
             };
             let name = ["a", "b"][job];
-            match of(2) {
-                0 => _ = world.jobs.try_run(name, ran),
+            let jobs = match of(3) {
+                0 => world.jobs.clone().nearest(),
+                1 => world.jobs.clone().catch_up(of(4) as u32),
+                _ => world.jobs.clone(),
+            };
+            match of(3) {
+                0 => _ = jobs.try_run(name, ran),
+                1 => lie(Thing::Attends(jobs.attend(name, ran))),
                 _ => {
-                    let mut run = pin!(world.jobs.try_run_async(name, async |tick| ran(tick)));
+                    let mut run = pin!(jobs.try_run_async(name, async |tick| ran(tick)));
                     _ = poll(&mut run, Waker::noop());
                 }
             }
@@ -554,6 +563,14 @@ fn handle(thing: Thing, world: &Arc<World>, outermost: bool) -> Option<Thing> {
             0 => None,
             _ => polled(&mut job, world).is_none().then_some(Thing::Job(job)),
         },
+        Thing::Attends(attendance) => {
+            // It may have run since.
+            let (panics, runs) = (attendance.panics(), attendance.runs());
+            if panics > runs {
+                world.finding(format!("{panics} panics of {runs} runs"));
+            }
+            (of(3) > 0).then_some(Thing::Attends(attendance))
+        }
         Thing::Apply(id, mut apply) => {
             let got = match of(4) {
                 0 => {

@@ -22,20 +22,6 @@ use super::{Other, Shared, TickNumber};
 use crate::sync::Mutex;
 use crate::user_code::{catch, discard, owning};
 
-/// The policy for ticks that were not run in time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Missed {
-    /// Nothing: the job runs in the present tick alone.
-    #[default]
-    Skip,
-    /// The latest of them are run, in their order, before the present one.
-    CatchUp {
-        /// The most that are made up for.
-        most: u32,
-    },
-}
-
 /// A job that is attended: see [`OncePerTick::attend`](super::OncePerTick::attend). Dropping it
 /// ends that; a run that is under way goes on to its end.
 #[must_use = "dropping it ends the attendance"]
@@ -60,7 +46,6 @@ struct State {
 struct Attendant<F> {
     /// TICKS-3: the book does not forget it.
     job: Arc<str>,
-    missed: Missed,
     f: F,
     /// ATTEND-2.
     seen: u64,
@@ -75,7 +60,6 @@ const SOONEST: Duration = Duration::from_secs(1);
 pub(super) fn attend(
     shared: &Arc<Shared>,
     job: &str,
-    missed: Missed,
     f: impl FnMut(TickNumber) + Send + 'static,
 ) -> Attendance {
     let shared = shared.clone();
@@ -85,7 +69,7 @@ pub(super) fn attend(
         attendant = attendant.executor(executor);
     }
     let job = shared.book.lock().name(job, seen);
-    let attendant = match attendant.spawn(Attendant { job, missed, f, seen }) {
+    let attendant = match attendant.spawn(Attendant { job, f, seen }) {
         Ok(attendant) => attendant,
         Err(_) => unreachable!("nothing was said that could be wrong"),
     };
@@ -187,10 +171,7 @@ where
 impl<F: FnMut(TickNumber)> Attendant<F> {
     /// Runs the tick, and those missed before it, as far as they can be had.
     fn run(&mut self, now: u64, alarm: &Alarm) {
-        let most = match self.missed {
-            Missed::Skip => 0,
-            Missed::CatchUp { most } => u64::from(most),
-        };
+        let most = u64::from(alarm.shared.catch_up);
         let first = self.seen.saturating_add(1).max(now.saturating_sub(most));
         for number in first..=now {
             if alarm.state.lock().ended {

@@ -34,7 +34,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use turnwise::Executor;
 use turnwise::time::Timers;
 
-pub use attend::{Attendance, Missed};
+pub use attend::Attendance;
 pub use schedule::{Schedule, TickNumber};
 
 use crate::sync::Mutex;
@@ -69,6 +69,8 @@ struct Shared {
     wall: Arc<dyn Fn() -> Duration + Send + Sync>,
     overlap: bool,
     nearest: bool,
+    /// The most missed ticks that an attendance makes up for.
+    catch_up: u32,
     timers: Option<Timers>,
     executor: Option<Arc<dyn Executor>>,
     book: Arc<Mutex<Book>>,
@@ -146,6 +148,7 @@ impl OncePerTick {
             wall: Arc::new(since_the_epoch),
             overlap: false,
             nearest: false,
+            catch_up: 0,
             timers: None,
             executor: None,
             book: Arc::new(Mutex::new(book)),
@@ -166,6 +169,14 @@ impl OncePerTick {
     #[must_use]
     pub fn allow_overlap(self) -> Self {
         self.with(|shared| shared.overlap = true)
+    }
+
+    /// [Attended](Self::attend) jobs make up for ticks that were not run in time: the latest of
+    /// them, this many at most, run in their order before the present one. Without this, they are
+    /// skipped.
+    #[must_use]
+    pub fn catch_up(self, most: u32) -> Self {
+        self.with(|shared| shared.catch_up = most)
     }
 
     /// Sets the wall clock: the time since the Unix epoch. Without this, the machine's.
@@ -252,7 +263,7 @@ impl OncePerTick {
     /// The job runs on the [executor](Self::executor), and overlaps neither itself nor the other
     /// runs of the same job, unless those may overlap. A panic is caught and
     /// [counted](Attendance::panics); its tick is used. A run that lasts beyond the next tick
-    /// misses that.
+    /// misses that: see [`catch_up`](Self::catch_up).
     ///
     /// # Examples
     /// ```
@@ -261,7 +272,7 @@ impl OncePerTick {
     /// use turnwise::executor::DrainQueue;
     /// use turnwise::time::Timers;
     /// use turnwise::{Clock, VirtualClock};
-    /// use turnwise_locks::ticks::{Missed, OncePerTick, Schedule, TickNumber};
+    /// use turnwise_locks::ticks::{OncePerTick, Schedule, TickNumber};
     ///
     /// let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
     /// let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
@@ -271,7 +282,7 @@ impl OncePerTick {
     ///     .executor(queue.handle());
     ///
     /// let (tx, rx) = mpsc::channel();
-    /// let attendance = jobs.attend("report", Missed::Skip, move |tick| tx.send(tick).unwrap());
+    /// let attendance = jobs.attend("report", move |tick| tx.send(tick).unwrap());
     /// clock.advance(Duration::from_secs(60));
     /// timers.run_due();
     /// queue.run_until_idle();
@@ -279,13 +290,8 @@ impl OncePerTick {
     /// drop(attendance);
     /// assert!(timers.is_empty());
     /// ```
-    pub fn attend(
-        &self,
-        job: &str,
-        missed: Missed,
-        f: impl FnMut(TickNumber) + Send + 'static,
-    ) -> Attendance {
-        attend::attend(&self.shared, job, missed, f)
+    pub fn attend(&self, job: &str, f: impl FnMut(TickNumber) + Send + 'static) -> Attendance {
+        attend::attend(&self.shared, job, f)
     }
 
     /// The number of known jobs: those of this tick and the one before, those that run or are

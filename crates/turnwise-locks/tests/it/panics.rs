@@ -16,7 +16,7 @@ use std::time::Duration;
 use turnwise::time::Timers;
 use turnwise::{Clock, MonotonicClock, promise};
 use turnwise_locks::rate::{Rate, RateLimits};
-use turnwise_locks::ticks::{Missed, OncePerTick, Schedule, TickNumber};
+use turnwise_locks::ticks::{OncePerTick, Schedule, TickNumber};
 use turnwise_locks::{Keyed, Limits, LockError, Locks, Mutexes, Run, RwLocks, SlotPool};
 
 use crate::common::{must_end, until};
@@ -415,7 +415,7 @@ fn an_attendance_outlives_a_panic_of_its_clock() {
         let jobs = OncePerTick::new(Schedule::every(Duration::from_millis(2)));
         let jobs = jobs.timers(Timers::of(&clock));
         let job = move |_| _ = broken.fetch_not(SeqCst);
-        let attendance = jobs.attend("job", Missed::Skip, job);
+        let attendance = jobs.attend("job", job);
         until(|| attendance.runs() >= 4);
     });
 }
@@ -426,7 +426,7 @@ fn a_job_of_a_tick_is_dropped_before_the_panic_of_the_wall_clock() {
     const CALLS: &[Call<Calls>] = &[
         ("try_run", |jobs, loud| _ = jobs.try_run("job", |_| drop(loud))),
         ("attend", |jobs, loud| {
-            drop(jobs.attend("job", Missed::Skip, move |_: TickNumber| _ = &loud));
+            drop(jobs.attend("job", move |_: TickNumber| _ = &loud));
         }),
     ];
     must_end(|| {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{Clock, VirtualClock};
-use turnwise_locks::ticks::{Attendance, Missed, NotMine, OncePerTick, Schedule, TickNumber};
+use turnwise_locks::ticks::{Attendance, NotMine, OncePerTick, Schedule, TickNumber};
 
 use crate::common::must_end;
 
@@ -256,10 +256,14 @@ impl Attended {
         Attended { clock, timers, queue, jobs }
     }
 
-    fn attend(&self, missed: Missed) -> (Attendance, mpsc::Receiver<u64>) {
+    fn attend(&self) -> (Attendance, mpsc::Receiver<u64>) {
+        self.attend_and_catch_up(0)
+    }
+
+    fn attend_and_catch_up(&self, most: u32) -> (Attendance, mpsc::Receiver<u64>) {
         let (tx, rx) = mpsc::channel();
         let job = move |TickNumber(tick)| tx.send(tick).unwrap();
-        (self.jobs.attend("job", missed, job), rx)
+        (self.jobs.clone().catch_up(most).attend("job", job), rx)
     }
 
     fn pass(&self, time: Duration) {
@@ -277,7 +281,7 @@ impl Attended {
 #[test]
 fn an_attendance_runs_each_tick() {
     let attended = Attended::new();
-    let (attendance, ran) = attended.attend(Missed::Skip);
+    let (attendance, ran) = attended.attend();
     (0..30).for_each(|_| attended.pass(STEP / 10));
     assert!(ran.try_iter().eq([1, 2, 3]));
     assert_eq!((attendance.runs(), attendance.panics()), (3, 0));
@@ -292,7 +296,7 @@ fn an_attendance_runs_each_tick() {
 #[test]
 fn two_attendances_share_the_ticks() {
     let attended = Attended::new();
-    let (one, other) = (attended.attend(Missed::Skip), attended.attend(Missed::Skip));
+    let (one, other) = (attended.attend(), attended.attend());
     (0..50).for_each(|_| attended.pass(STEP / 5));
     assert_eq!(one.0.runs() + other.0.runs(), 10);
     let mut all: Vec<_> = one.1.try_iter().chain(other.1.try_iter()).collect();
@@ -302,17 +306,17 @@ fn two_attendances_share_the_ticks() {
 
 #[test]
 fn missed_ticks_are_skipped_or_caught_up() {
-    for (missed, runs) in [
-        (Missed::Skip, vec![1, 6]),
-        (Missed::CatchUp { most: 2 }, vec![1, 4, 5, 6]),
-        (Missed::CatchUp { most: 5 }, vec![1, 2, 3, 4, 5, 6]),
-        (Missed::CatchUp { most: u32::MAX }, vec![1, 2, 3, 4, 5, 6]),
+    for (most, runs) in [
+        (0, vec![1, 6]),
+        (2, vec![1, 4, 5, 6]),
+        (5, vec![1, 2, 3, 4, 5, 6]),
+        (u32::MAX, vec![1, 2, 3, 4, 5, 6]),
     ] {
         let attended = Attended::new();
-        let (_attendance, ran) = attended.attend(missed);
+        let (_attendance, ran) = attended.attend_and_catch_up(most);
         attended.pass(STEP);
         attended.pass(5 * STEP);
-        assert_eq!(ran.try_iter().collect::<Vec<_>>(), runs, "{missed:?}");
+        assert_eq!(ran.try_iter().collect::<Vec<_>>(), runs, "{most}");
     }
 }
 
@@ -320,7 +324,7 @@ fn missed_ticks_are_skipped_or_caught_up() {
 fn a_job_that_panics_is_attended_further() {
     let attended = Attended::new();
     let job = |TickNumber(tick)| assert!(tick % 2 == 0, "planned");
-    let attendance = attended.jobs.attend("job", Missed::Skip, job);
+    let attendance = attended.jobs.attend("job", job);
     (0..4).for_each(|_| attended.pass(STEP));
     assert_eq!((attendance.runs(), attendance.panics()), (4, 2));
 }
@@ -329,7 +333,7 @@ fn a_job_that_panics_is_attended_further() {
 #[test]
 fn a_tick_behind_a_long_run_is_missed() {
     let attended = Attended::new();
-    let (_attendance, ran) = attended.attend(Missed::CatchUp { most: 3 });
+    let (_attendance, ran) = attended.attend_and_catch_up(3);
     let run = attended.jobs.try_run("job", |_| attended.pass(STEP + STEP / 2));
     assert!(run.is_ok() && ran.try_recv().is_err());
     attended.pass(STEP / 2);
@@ -341,7 +345,7 @@ fn a_tick_behind_a_long_run_is_missed() {
 fn missed_ticks_are_caught_up_beside_many_jobs() {
     for runs_before in [false, true] {
         let attended = Attended::new();
-        let (_attendance, ran) = attended.attend(Missed::CatchUp { most: 9 });
+        let (_attendance, ran) = attended.attend_and_catch_up(9);
         if runs_before {
             attended.pass(STEP);
             assert!(ran.try_iter().eq([1]));
@@ -362,7 +366,7 @@ fn a_job_may_end_its_attendance() {
     let attended = Attended::new();
     let (own, runs) = (Arc::new(Mutex::new(None)), Arc::new(AtomicU64::new(0)));
     let (slot, count) = (own.clone(), runs.clone());
-    let attendance = attended.jobs.attend("job", Missed::CatchUp { most: 9 }, move |_| {
+    let attendance = attended.jobs.clone().catch_up(9).attend("job", move |_| {
         count.fetch_add(1, SeqCst);
         drop(slot.lock().unwrap().take());
     });
@@ -379,7 +383,7 @@ fn it_runs_by_itself() {
     must_end(|| {
         let jobs = OncePerTick::new(Schedule::every(Duration::from_millis(2)));
         let (tx, rx) = mpsc::channel();
-        let attendance = jobs.attend("job", Missed::Skip, move |tick| _ = tx.send(tick));
+        let attendance = jobs.attend("job", move |tick| _ = tx.send(tick));
         let ticks: Vec<_> = rx.iter().take(5).collect();
         assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));
         drop(attendance);
@@ -396,7 +400,7 @@ fn a_call_may_belong_to_the_tick_that_is_nearest() {
         .executor(queue.handle())
         .nearest();
     let (tell, told) = mpsc::channel();
-    let attended = jobs.attend("attended", Missed::Skip, move |tick| tell.send(tick).unwrap());
+    let attended = jobs.attend("attended", move |tick| tell.send(tick).unwrap());
     clock.advance(STEP - Duration::from_secs(1));
     assert_eq!(jobs.try_run("early", |tick| tick), Ok(TickNumber(1)));
     // What attends runs at the beginning of the tick, and not half of one before.
