@@ -41,7 +41,7 @@ use std::time::Duration;
 use turnwise::{Context, Handler, Promise};
 
 use super::apply::Outcome;
-use super::error::{Fault, LimitError, Refused};
+use super::error::{Fault, Refused};
 use super::ledger::{CommitError, Ledger};
 use super::seats::Seats;
 use super::{Admitted, Board};
@@ -503,11 +503,11 @@ where
     }
 
     /// Another limit, for all that come after this.
-    pub(super) fn set_limit(&mut self, limit: u64) -> Result<(), LimitError> {
+    pub(super) fn set_limit(&mut self, limit: u64) -> Result<(), Refused<L::Error>> {
         // Those before it are decided by the old one.
         self.settle();
         if self.closed {
-            return Err(LimitError::Closed { limit: self.limit });
+            return Err(Refused::Closed { limit: self.limit });
         }
         self.limit = limit;
         self.publish();

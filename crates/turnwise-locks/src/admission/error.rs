@@ -8,7 +8,8 @@ use std::time::Duration;
 use turnwise::{BuildError, EndCause, Reason};
 
 /// The error of an applicant that is not in. All but [`Unknown`](Self::Unknown) and
-/// [`NotAwaited`](Self::NotAwaited) mean: certainly not in by this application.
+/// [`NotAwaited`](Self::NotAwaited) mean: certainly not in by this application. Also that of a
+/// [limit](crate::admission::Admission::set_limit) that was not set.
 #[non_exhaustive]
 pub enum Refused<E> {
     /// As many are in as may be, now and for good.
@@ -44,7 +45,8 @@ pub enum Refused<E> {
     Unknown(Fault<E>),
     /// The admission has ended.
     Gone(EndCause),
-    /// Waiting could never end, or was refused, on this thread: the application is withdrawn.
+    /// Waiting could never end, or was refused, on this thread: the application is withdrawn, and
+    /// a limit is as it was.
     Withdrawn(Reason),
     /// It was given up too late: its turn has come, so it may be in.
     NotAwaited(Reason),
@@ -191,33 +193,3 @@ impl<E: fmt::Debug + fmt::Display + 'static> Error for OpenError<E> {
         }
     }
 }
-
-/// The error of a limit that was not set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LimitError {
-    /// Closed is closed for good: applicants have that answer.
-    Closed {
-        /// The limit that was reached.
-        limit: u64,
-    },
-    /// The admission has ended.
-    Gone(EndCause),
-    /// It cannot be set from here: inside a turn of the admission, or on a pool's worker that must
-    /// not wait. It is as it was.
-    NotAwaited(Reason),
-}
-
-impl fmt::Display for LimitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LimitError::Closed { limit } => {
-                write!(f, "closed for good, as {limit} places were taken")
-            }
-            LimitError::Gone(cause) => write!(f, "the admission has ended: {cause}"),
-            LimitError::NotAwaited(reason) => reason.fmt(f),
-        }
-    }
-}
-
-impl Error for LimitError {}

@@ -26,7 +26,7 @@ use turnwise::time::Timers;
 use turnwise::{Actor, AskError, Budget, Clock, EndCause, Executor, Limit, Reason, in_turn};
 
 pub use apply::Apply;
-pub use error::{Fault, LimitError, OpenError, Refused};
+pub use error::{Fault, OpenError, Refused};
 pub use ledger::{CommitError, InMemory, Ledger};
 
 use crate::estimate::Estimate;
@@ -250,27 +250,29 @@ where
     /// block.
     ///
     /// # Errors
-    /// [`LimitError::Closed`] if the limit was reached before: closed is closed for good.
+    /// [`Refused::Closed`] if the limit was reached before: closed is closed for good.
+    /// [`Refused::Gone`] after the end of the admission; [`Refused::Withdrawn`] inside one of its
+    /// turns, and on a pool's worker that must not wait. The limit is as it was.
     ///
     /// # Examples
     /// ```
-    /// use turnwise_locks::admission::{Admission, InMemory, LimitError};
+    /// use turnwise_locks::admission::{Admission, InMemory, Refused};
     /// use turnwise_locks::Limits;
     ///
     /// let raffle = Admission::open(InMemory, 1)?;
     /// raffle.set_limit(2)?;
     /// raffle.apply("ada", Limits::NONE).wait()?;
     /// raffle.apply("grace", Limits::NONE).wait()?;
-    /// assert_eq!(raffle.set_limit(3), Err(LimitError::Closed { limit: 2 }));
+    /// assert!(matches!(raffle.set_limit(3), Err(Refused::Closed { limit: 2 })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_limit(&self, limit: u64) -> Result<(), LimitError> {
+    pub fn set_limit(&self, limit: u64) -> Result<(), Refused<L::Error>> {
         match self.actor.with(|decider| decider.set_limit(limit)) {
             Ok(set) => set,
             Err(AskError::Refused(reason @ (Reason::Deadlock(_) | Reason::WouldBlock), _)) => {
-                Err(LimitError::NotAwaited(reason))
+                Err(Refused::Withdrawn(reason))
             }
-            Err(_) => Err(LimitError::Gone(
+            Err(_) => Err(Refused::Gone(
                 self.actor.stop_cause().map_or(EndCause::Closed, EndCause::Stopped),
             )),
         }

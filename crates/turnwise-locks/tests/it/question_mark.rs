@@ -5,9 +5,7 @@ use std::cell::Cell;
 use std::error::Error;
 use std::time::Duration;
 
-use turnwise_locks::admission::{
-    Admission, CommitError, Fault, InMemory, LimitError, OpenError, Refused,
-};
+use turnwise_locks::admission::{Admission, CommitError, Fault, InMemory, OpenError, Refused};
 use turnwise_locks::slots::{RunSlotError, SlotBuildError, SlotError};
 use turnwise_locks::ticks::NotMine;
 use turnwise_locks::{
@@ -26,7 +24,6 @@ fn errors_are_what_boxed_errors_want() {
     error::<CommitError<String>>();
     error::<Fault<String>>();
     error::<FencedError>();
-    error::<LimitError>();
     error::<LockError>();
     error::<ReleaseError>();
     error::<NotMine>();

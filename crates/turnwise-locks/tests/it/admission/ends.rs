@@ -7,7 +7,7 @@ use std::time::Duration;
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, EndCause, Reason, StopCause, ThreadPool};
 use turnwise_locks::Limits;
-use turnwise_locks::admission::{Admission, Admitted, InMemory, LimitError, Refused};
+use turnwise_locks::admission::{Admission, Admitted, InMemory, Refused};
 
 use super::book::{Book, Call, Desk, Entry, Fate, Raffle, book};
 use crate::common::{must_end, until};
@@ -43,7 +43,7 @@ fn a_stop_commits_what_is_under_way() {
     assert_eq!(desk.rows(), [(1, 1), (2, 2)]);
     let late = raffle.apply(4, Limits::NONE).wait();
     assert!(matches!(late, Err(Refused::Gone(EndCause::Stopped(_)))));
-    assert!(matches!(raffle.set_limit(1), Err(LimitError::Gone(_))));
+    assert!(matches!(raffle.set_limit(1), Err(Refused::Gone(_))));
     desk.check();
 }
 
@@ -103,7 +103,7 @@ fn a_ledger_may_apply_and_must_not_wait() {
         let (waited, at_once, limit) = told.lock().unwrap().take().unwrap();
         assert!(matches!(waited, Err(Refused::Withdrawn(Reason::Deadlock(_)))));
         assert!(matches!(at_once, Err(Refused::Busy)));
-        assert!(matches!(limit, Err(LimitError::NotAwaited(Reason::Deadlock(_)))), "{limit:?}");
+        assert!(matches!(limit, Err(Refused::Withdrawn(Reason::Deadlock(_)))), "{limit:?}");
         let second = held.lock().unwrap().pop().unwrap();
         assert_eq!(second.wait().unwrap().place, 2);
         assert_eq!(desk.rows(), [(1, 1), (2, 2)]);

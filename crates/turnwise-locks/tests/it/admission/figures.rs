@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use turnwise::executor::DrainQueue;
 use turnwise_locks::Limits;
-use turnwise_locks::admission::{Admission, InMemory, LimitError, Refused};
+use turnwise_locks::admission::{Admission, InMemory, Refused};
 
 use super::book::{Call, book};
 use crate::common::{must_end, until};
@@ -265,7 +265,7 @@ fn a_limit_is_for_those_that_come_after_it() {
             queue.run_until_idle();
             set.join().unwrap()
         });
-        assert_eq!(set, Err(LimitError::Closed { limit: 2 }));
+        assert!(matches!(set, Err(Refused::Closed { limit: 2 })));
         let [one, two, three] = all.map(|apply| apply.wait());
         assert!(one.is_ok() && two.is_ok());
         assert!(matches!(three, Err(Refused::Closed { limit: 2 })));
