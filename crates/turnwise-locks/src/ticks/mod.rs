@@ -265,6 +265,11 @@ impl OncePerTick {
     /// [counted](Attendance::panics); its tick is used. A run that lasts beyond the next tick
     /// misses that: see [`catch_up`](Self::catch_up).
     ///
+    /// # Panics
+    /// With the panic of the wall clock or the schedule, in the call. In later looks that is
+    /// caught, as one of the timers' clock is, and the next look comes after a minute at the
+    /// latest.
+    ///
     /// # Examples
     /// ```
     /// use std::sync::mpsc;
