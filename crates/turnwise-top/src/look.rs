@@ -80,9 +80,11 @@ impl Looks {
         let waits_for = actor.waits_for.map(|id| self.known(id, None).number);
         let known = self.known(actor.id, Some(&actor.name));
         let is_busy = !matches!(actor.activity, Activity::Idle | Activity::Ended);
-        let since = known.busy.filter(|_| known.handled == handled).unwrap_or(now);
-        known.busy = is_busy.then_some(since);
-        known.handled = handled;
+        // After another message it is another turn, with a wait of its own.
+        if known.handled != handled {
+            (known.busy, known.waits, known.handled) = (None, None, handled);
+        }
+        known.busy = is_busy.then_some(known.busy.unwrap_or(now));
         known.waits = waits_for.map(|number| match known.waits {
             Some((before, since)) if before == number => (number, since),
             _ => (number, now),
@@ -145,6 +147,26 @@ mod tests {
         // Busy again at the next look, after a message in between.
         actor.send(|n| *n += 1).unwrap();
         assert_eq!([busy(8), busy(9)], [Some(0), Some(1_000)]);
+        queue.run_until_idle();
+    }
+
+    #[test]
+    fn a_wait_begins_after_the_last_message() {
+        let second = Duration::from_secs(1);
+        let (queue, system, mut looks) = (DrainQueue::new(), System::new(), Looks::new());
+        let builder = Actor::builder().counted(true).executor(queue.handle());
+        let actor = system.spawn(builder, 0).unwrap();
+        let _other = system.actor(0).unwrap();
+        let mut waits = |at: u32| {
+            let mut snapshot = system.snapshot();
+            snapshot.actors[0].waits_for = Some(snapshot.actors[1].id);
+            looks.look(snapshot, second * at).actors[0].waits_for.as_ref().unwrap().for_ms
+        };
+        actor.send(|n| *n += 1).unwrap();
+        assert_eq!([waits(1), waits(2)], [0, 1_000]);
+        queue.run_until_idle();
+        actor.send(|n| *n += 1).unwrap();
+        assert_eq!([waits(3), waits(4)], [0, 1_000]);
         queue.run_until_idle();
     }
 

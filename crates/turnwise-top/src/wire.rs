@@ -100,7 +100,8 @@ pub struct Counts {
 pub struct WaitsFor {
     /// The other actor's number; it may be one that is not in the snapshot, of another system.
     pub number: u64,
-    /// The time for which each look of the server has found it so.
+    /// The time for which each look of the server has found it so, and of a counted actor nothing
+    /// handled.
     pub for_ms: u64,
 }
 
