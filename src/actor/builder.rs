@@ -257,8 +257,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
     ///
     /// The span is called `turn`, its target is `turnwise`, its level INFO. It begins with the turn
     /// and ends with it, has no parent, and follows from the span that the message was sent in,
-    /// which stays open until then. What the turn does is inside of it. A message that has no turn,
-    /// because it was refused, taken back or not handled, has no span.
+    /// which stays open until then; with [`child_spans`](Self::child_spans) it is a child of that.
+    /// What the turn does is inside of it. A message that has no turn, because it was refused,
+    /// taken back or not handled, has no span.
     ///
     /// | field | is |
     /// |---|---|
@@ -296,6 +297,33 @@ impl<S: Send + 'static> ActorBuilder<S> {
     #[cfg(feature = "tracing")]
     pub fn traced(mut self, traced: bool) -> Self {
         self.plan.settings.observers.traces = traced;
+        self
+    }
+
+    /// Makes the span of each turn, if the actor is [`traced`](Self::traced), a child of the span
+    /// that its message was sent in. Without this it follows from that span, and has no parent.
+    ///
+    /// Subscribers that print the spans around a line, such as `tracing_subscriber::fmt`, then show
+    /// the sender's span, with its fields, before all that the turn logs. The sender's span stays
+    /// open until the turn's is closed.
+    ///
+    /// # Examples
+    /// ```
+    /// use tracing::{info, info_span};
+    /// use turnwise::Actor;
+    ///
+    /// let stock = Actor::builder().name("stock").traced(true).child_spans(true).spawn(3)?;
+    /// info_span!("request", id = 7).in_scope(|| {
+    ///     stock.send(|stock| {
+    ///         *stock -= 1;
+    ///         info!(left = *stock); // INFO request{id=7}:turn{actor="stock" ..}: left=2
+    ///     })
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "tracing")]
+    pub fn child_spans(mut self, child_spans: bool) -> Self {
+        self.plan.settings.observers.child_spans = child_spans;
         self
     }
 

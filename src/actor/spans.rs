@@ -110,10 +110,11 @@ impl Origin {
         let clock = header.config().clock.clone();
         let now = moment(header.clock());
         let wait = self.sent.zip(now).map(|(sent, now)| nanos(now.saturating_sub(sent)));
+        let child = header.config().observers.child_spans;
         let open = || {
             span!(
                 target: "turnwise",
-                parent: None,
+                parent: self.sender.id().filter(|_| child),
                 Level::INFO,
                 "turn",
                 actor = header.name(),
@@ -129,7 +130,9 @@ impl Origin {
             let beside = self.sender.with_subscriber(|(_, dispatch)| beside(dispatch));
             beside.unwrap_or_else(open)
         });
-        tell(|| _ = span.follows_from(&self.sender));
+        if !child {
+            tell(|| _ = span.follows_from(&self.sender));
+        }
         TurnSpan { span, clock, run: Duration::ZERO }
     }
 }

@@ -66,10 +66,19 @@ pub(crate) struct Observers {
     pub(crate) counts: bool,
     /// The face wraps each message in its span.
     pub(crate) traces: bool,
+    /// That span is a child of its sender's.
+    #[cfg(feature = "tracing")]
+    pub(crate) child_spans: bool,
 }
 
 impl Observers {
-    pub(crate) const NONE: Self = Observers { on_batch_end: None, counts: false, traces: false };
+    pub(crate) const NONE: Self = Observers {
+        on_batch_end: None,
+        counts: false,
+        traces: false,
+        #[cfg(feature = "tracing")]
+        child_spans: false,
+    };
 
     /// True if there is none.
     pub(crate) const fn is_empty(&self) -> bool {

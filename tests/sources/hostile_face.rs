@@ -61,6 +61,7 @@ const NAMES: &[(&str, &[&str])] = &[
 
 /// The functions that they do not call, with reasons.
 const NOT_CALLED: &[(&str, &str)] = &[
+    ("ActorBuilder::child_spans", "as `ActorBuilder::traced`"),
     ("ActorBuilder::traced", "the feature `tracing` is off here; `tests/traced/spans.rs` has it"),
     ("Clock::identity", "hidden: clocks of the crate's own say which one they are by it"),
     ("Executor::enrolled", "hidden: executors of the crate's own are told by it"),

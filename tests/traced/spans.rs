@@ -32,6 +32,8 @@ struct Told {
     name: &'static str,
     target: &'static str,
     is_root: bool,
+    /// The name of its parent.
+    parent: Option<&'static str>,
     fields: BTreeMap<&'static str, String>,
     /// The names of the spans that it follows from.
     follows: Vec<&'static str>,
@@ -110,7 +112,8 @@ impl Subscriber for Book {
             let mut pages = self.pages();
             let (name, target) = (span.metadata().name(), span.metadata().target());
             let is_root = span.is_root();
-            let mut told = Told { name, target, is_root, handles: 1, ..Told::default() };
+            let parent = span.parent().map(|id| pages.spans[id.into_u64() as usize - 1].name);
+            let mut told = Told { name, target, is_root, parent, handles: 1, ..Told::default() };
             span.record(&mut told);
             pages.spans.push(told);
             pages.metadata.push(span.metadata());
@@ -310,6 +313,36 @@ fn each_way_in_is_a_span_for_each_turn() {
         check(all(), &batches, || ());
         let spawner = Actor::builder().name("till").traced(true).build().unwrap();
         check(all(), &spawner.spawn(Till::default()), || ());
+    });
+}
+
+#[test]
+fn spans_are_children_of_their_senders_on_demand() {
+    must_end(|| {
+        let queue = DrainQueue::new();
+        let child = || builder().child_spans(true);
+        let here = child().spawn(Till::default()).unwrap();
+        let queued = child().executor(queue.handle()).spawn(Till::default()).unwrap();
+        for (way, turns, send) in WAYS {
+            for till in [&here, &queued] {
+                let book = Book::new();
+                book.read(|| {
+                    sender(|| send(till));
+                    queue.run_until_idle();
+                    until(|| till.is_idle());
+                });
+                let told = book.turns();
+                assert_eq!(told.len(), *turns, "{way}: {told:#?}");
+                for turn in &told {
+                    assert_eq!((turn.is_root, turn.parent), (false, Some("sender")), "{way}");
+                    assert!(turn.follows.is_empty() && turn.is_closed(), "{way}: {turn:?}");
+                }
+            }
+        }
+        // Sent in no span, it has no parent.
+        let book = Book::new();
+        book.read(|| here.send(add).unwrap());
+        assert!(book.turns().iter().all(|turn| turn.is_root && turn.parent.is_none()));
     });
 }
 
