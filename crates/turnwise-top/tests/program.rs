@@ -47,20 +47,20 @@ fn the_demo_has_actors_in_all_states_and_a_ring() {
 #[test]
 fn mistakes_have_a_line_and_a_code() {
     let codes = [
-        (2, &["--nonsense"][..]),
-        (2, &["--demo", "/some/socket"]),
-        (2, &["--every", "5"]),
+        (2, &["--nonsense"][..], "turnwise-top --help"),
+        (2, &["--demo", "/some/socket"], "turnwise-top --help"),
+        (2, &["--every", "5"], "turnwise-top --help"),
         // The output of a test is no terminal.
-        (2, &["--demo"]),
-        (69, &["/no/such/socket", "--once"]),
-        (69, &["127.0.0.1:1", "--once"]),
+        (2, &["--demo"], "use --once or --json"),
+        (69, &["/no/such/socket", "--once"], "cannot be reached: No such file"),
+        (69, &["127.0.0.1:1", "--once"], "cannot be reached: Connection refused"),
     ];
-    for (code, arguments) in codes {
+    for (code, arguments, hint) in codes {
         let output = top(arguments);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.starts_with("turnwise-top: "), "{said}");
+        assert!(said.starts_with("turnwise-top: ") && said.contains(hint), "{said}");
         assert!(output.stdout.is_empty());
     }
 }

@@ -8,6 +8,7 @@ mod svg;
 mod table;
 mod view;
 
+use std::error::Error;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
@@ -78,7 +79,8 @@ fn main() -> ExitCode {
         Err(error) if error.use_stderr() => {
             let text = error.to_string();
             let line = text.lines().next().unwrap_or_default();
-            return failed(&Failure(2, line.trim_start_matches("error: ").to_owned()));
+            let reason = line.trim_start_matches("error: ");
+            return failed(&Failure(2, format!("{reason}: see turnwise-top --help")));
         }
         // Help, and the version.
         Err(error) => return ended(print(&error.to_string())),
@@ -137,7 +139,11 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn found() -> Result<Address, Failure> {
     let mut all = Address::all();
     match all.len() {
-        0 => Err(Failure(69, "no program of this user serves its actors".to_owned())),
+        0 => {
+            let reason =
+                "no program of this user serves its actors: call turnwise_top::serve in it";
+            Err(Failure(69, reason.to_owned()))
+        }
         1 => Ok(all.remove(0)),
         _ => {
             let all: Vec<String> = all.iter().map(|address| format!("\n  {address}")).collect();
@@ -150,7 +156,10 @@ fn found() -> Result<Address, Failure> {
 }
 
 fn connect(address: &Address) -> Result<Client, Failure> {
-    Client::connect(address).map_err(|error| Failure(69, format!("{address}: {error}")))
+    Client::connect(address).map_err(|error| {
+        let cause = error.source().map_or(String::new(), |cause| format!(": {cause}"));
+        Failure(69, format!("{address}: {error}{cause}"))
+    })
 }
 
 fn print(text: &str) -> Result<(), Failure> {
