@@ -87,18 +87,18 @@ pub(crate) struct Head {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Entry {
     token: Token,
-    state: State,
+    state: PlaceState,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum State {
+enum PlaceState {
     Queued { alive: u64, position: u64 },
     Reserved { place: u64, fence: u64, until: u64 },
     Row { place: u64, fence: u64, row: Vec<u8> },
 }
 
 /// The purpose of a place.
-enum Want<'a> {
+enum PlaceUse<'a> {
     Row(&'a [u8]),
     Lease(Duration),
 }
@@ -162,7 +162,7 @@ pub(crate) fn step(
         return AdmissionAnswer::Differs { limit: head.limit };
     }
     let before = head.clone();
-    let mut admission = Admission { rows, now, head, notices };
+    let mut admission = AdmissionRows { rows, now, head, notices };
     admission.settle();
     let answer = admission.act(step);
     if admission.head != before {
@@ -173,23 +173,23 @@ pub(crate) fn step(
 }
 
 /// An admission, during a step.
-struct Admission<'a> {
+struct AdmissionRows<'a> {
     rows: &'a mut dyn Rows<Row>,
     now: u64,
     head: Head,
     notices: &'a mut Vec<Notice>,
 }
 
-impl Admission<'_> {
+impl AdmissionRows<'_> {
     fn act(&mut self, step: &AdmissionStep) -> AdmissionAnswer {
         match &step.act {
             AdmissionAct::Admit { claim, row, alive } => {
-                let answer = self.take(step.limit, claim, &Want::Row(row), *alive);
+                let answer = self.take(step.limit, claim, &PlaceUse::Row(row), *alive);
                 self.settle();
                 answer
             }
             AdmissionAct::Reserve { claim, lease, alive } => {
-                self.take(step.limit, claim, &Want::Lease(*lease), *alive)
+                self.take(step.limit, claim, &PlaceUse::Lease(*lease), *alive)
             }
             AdmissionAct::Keep { claims, lease, alive } => self.keep(claims, [*lease, *alive]),
             AdmissionAct::Confirm { claim, fence, row } => {
@@ -226,13 +226,15 @@ impl Admission<'_> {
         }
     }
 
-    fn set(&mut self, applicant: &str, token: Token, state: State) {
+    fn set(&mut self, applicant: &str, token: Token, state: PlaceState) {
         self.rows.put(entry_key(applicant), Row::Entry(Entry { token, state }));
     }
 
     fn row(&mut self, number: u64) -> Option<AdmissionRow> {
         let Row::Admitted(applicant) = self.rows.get(&admitted_key(number))? else { return None };
-        let State::Row { place, fence, row } = self.entry(&applicant)?.state else { return None };
+        let PlaceState::Row { place, fence, row } = self.entry(&applicant)?.state else {
+            return None;
+        };
         Some(AdmissionRow { applicant, place, fence, row })
     }
 
@@ -258,7 +260,7 @@ impl Admission<'_> {
             self.rows.remove(&key);
             let Some(Entry { token, state }) = self.entry(&applicant) else { continue };
             self.rows.remove(&entry_key(&applicant));
-            let State::Queued { alive, .. } = state else { continue };
+            let PlaceState::Queued { alive, .. } = state else { continue };
             if closed {
                 self.notices.push(Notice::Granted(token));
             } else if alive > self.now {
@@ -289,7 +291,7 @@ impl Admission<'_> {
     fn reserve(&mut self, token: Token, applicant: &str, until: u64) -> AdmissionAnswer {
         let (place, fence) = self.place();
         self.begins(until, applicant);
-        self.set(applicant, token, State::Reserved { place, fence, until });
+        self.set(applicant, token, PlaceState::Reserved { place, fence, until });
         AdmissionAnswer::Reserved { place, fence }
     }
 
@@ -313,7 +315,8 @@ impl Admission<'_> {
 
     /// Ends a reservation whose lease is no longer listed.
     fn gives_back(&mut self, applicant: &str) {
-        if let Some(Entry { state: State::Reserved { place, .. }, .. }) = self.entry(applicant) {
+        if let Some(Entry { state: PlaceState::Reserved { place, .. }, .. }) = self.entry(applicant)
+        {
             self.rows.remove(&entry_key(applicant));
             self.rows.put(back_key(place), Row::Back(place));
             self.head.back += 1;
@@ -336,7 +339,7 @@ impl Admission<'_> {
         &mut self,
         limit: u64,
         claim: &Claim,
-        want: &Want<'_>,
+        want: &PlaceUse<'_>,
         alive: Option<Duration>,
     ) -> AdmissionAnswer {
         let Claim { token, applicant } = claim;
@@ -350,30 +353,30 @@ impl Admission<'_> {
         if let Some(entry) = self.entry(applicant) {
             let mine = entry.token == *token;
             match entry.state {
-                State::Row { place, fence, .. } if mine => {
+                PlaceState::Row { place, fence, .. } if mine => {
                     return AdmissionAnswer::Admitted { place, fence };
                 }
-                State::Row { place, .. } => return AdmissionAnswer::Duplicate { place },
-                State::Reserved { place, .. } if !mine => {
+                PlaceState::Row { place, .. } => return AdmissionAnswer::Duplicate { place },
+                PlaceState::Reserved { place, .. } if !mine => {
                     return AdmissionAnswer::Pending { place: Some(place) };
                 }
-                State::Reserved { place, fence, until: kept } => match want {
-                    Want::Row(row) => return self.write(claim, place, fence, Some(kept), row),
-                    Want::Lease(lease) => {
+                PlaceState::Reserved { place, fence, until: kept } => match want {
+                    PlaceUse::Row(row) => return self.write(claim, place, fence, Some(kept), row),
+                    PlaceUse::Lease(lease) => {
                         let to = self.now.saturating_add(micros(*lease));
                         self.prolong(claim, [place, fence, kept], to);
                         return AdmissionAnswer::Reserved { place, fence };
                     }
                 },
-                State::Queued { alive, position } if mine => {
+                PlaceState::Queued { alive, position } if mine => {
                     let alive = until.unwrap_or(alive);
-                    self.set(applicant, token.clone(), State::Queued { alive, position });
+                    self.set(applicant, token.clone(), PlaceState::Queued { alive, position });
                 }
-                State::Queued { alive, .. } if alive > self.now => {
+                PlaceState::Queued { alive, .. } if alive > self.now => {
                     return AdmissionAnswer::Pending { place: None };
                 }
                 // The request of that queue entry is gone.
-                State::Queued { position, .. } => self.leaves(applicant, position),
+                PlaceState::Queued { position, .. } => self.leaves(applicant, position),
             }
         }
         if self.is_closed() {
@@ -381,11 +384,11 @@ impl Admission<'_> {
         }
         if self.has_place() {
             return match want {
-                Want::Row(row) => {
+                PlaceUse::Row(row) => {
                     let (place, fence) = self.place();
                     self.write(claim, place, fence, None, row)
                 }
-                Want::Lease(lease) => {
+                PlaceUse::Lease(lease) => {
                     let until = self.now.saturating_add(micros(*lease));
                     self.reserve(token.clone(), applicant, until)
                 }
@@ -394,11 +397,11 @@ impl Admission<'_> {
         let busy = self.busy();
         let Some(alive) = until else { return AdmissionAnswer::Busy { busy } };
         let position = match self.entry(applicant) {
-            Some(Entry { state: State::Queued { position, .. }, .. }) => position,
+            Some(Entry { state: PlaceState::Queued { position, .. }, .. }) => position,
             _ => {
                 let position = self.head.queue.push();
                 self.rows.put(queue_key(position), Row::Queue(applicant.clone()));
-                self.set(applicant, token.clone(), State::Queued { alive, position });
+                self.set(applicant, token.clone(), PlaceState::Queued { alive, position });
                 position
             }
         };
@@ -409,7 +412,7 @@ impl Admission<'_> {
     fn prolong(&mut self, claim: &Claim, [place, fence, kept]: [u64; 3], until: u64) {
         self.ends(kept, &claim.applicant);
         self.begins(until, &claim.applicant);
-        let state = State::Reserved { place, fence, until };
+        let state = PlaceState::Reserved { place, fence, until };
         self.set(&claim.applicant, claim.token.clone(), state);
     }
 
@@ -425,7 +428,7 @@ impl Admission<'_> {
         if let Some(until) = lease {
             self.ends(until, applicant);
         }
-        self.set(applicant, token.clone(), State::Row { place, fence, row: row.to_vec() });
+        self.set(applicant, token.clone(), PlaceState::Row { place, fence, row: row.to_vec() });
         let key = admitted_key(self.head.admitted);
         self.rows.put(key, Row::Admitted(applicant.clone()));
         self.head.admitted += 1;
@@ -440,16 +443,16 @@ impl Admission<'_> {
             // A late copy of the request may have made another reservation.
             let is_it = |fence| *wanted == 0 || *wanted == fence;
             standings.push(match entry.map(|entry| entry.state) {
-                Some(State::Queued { position, .. }) => {
-                    let state = State::Queued { alive, position };
+                Some(PlaceState::Queued { position, .. }) => {
+                    let state = PlaceState::Queued { alive, position };
                     self.set(&claim.applicant, claim.token.clone(), state);
                     Standing::Queued
                 }
-                Some(State::Reserved { place, fence, until }) if is_it(fence) => {
+                Some(PlaceState::Reserved { place, fence, until }) if is_it(fence) => {
                     self.prolong(claim, [place, fence, until], lease);
                     Standing::Holds
                 }
-                Some(State::Row { fence, .. }) if is_it(fence) => Standing::Holds,
+                Some(PlaceState::Row { fence, .. }) if is_it(fence) => Standing::Holds,
                 _ => Standing::Nowhere,
             });
         }
@@ -459,10 +462,10 @@ impl Admission<'_> {
     fn confirm(&mut self, claim: &Claim, confirmed: u64, row: &[u8]) -> AdmissionAnswer {
         let entry = self.entry(&claim.applicant).filter(|entry| entry.token == claim.token);
         match entry.map(|entry| entry.state) {
-            Some(State::Row { place, fence, .. }) if fence == confirmed => {
+            Some(PlaceState::Row { place, fence, .. }) if fence == confirmed => {
                 AdmissionAnswer::Admitted { place, fence }
             }
-            Some(State::Reserved { place, fence, until }) if fence == confirmed => {
+            Some(PlaceState::Reserved { place, fence, until }) if fence == confirmed => {
                 self.write(claim, place, fence, Some(until), row)
             }
             _ => AdmissionAnswer::Lost,
@@ -476,15 +479,15 @@ impl Admission<'_> {
         }
         let entry = self.entry(applicant).filter(|entry| entry.token == *token);
         match entry.map(|entry| entry.state) {
-            Some(State::Row { place, fence, .. }) => {
+            Some(PlaceState::Row { place, fence, .. }) => {
                 return AdmissionAnswer::Admitted { place, fence };
             }
-            Some(State::Reserved { until, .. }) => {
+            Some(PlaceState::Reserved { until, .. }) => {
                 self.ends(until, applicant);
                 self.gives_back(applicant);
                 self.settle();
             }
-            Some(State::Queued { position, .. }) => self.leaves(applicant, position),
+            Some(PlaceState::Queued { position, .. }) => self.leaves(applicant, position),
             None => {}
         }
         AdmissionAnswer::Cancelled

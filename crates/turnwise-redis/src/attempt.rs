@@ -105,7 +105,7 @@ impl Wake for Signal {
 type Asking<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// The state of a request.
-enum State<T, E> {
+enum RequestState<T, E> {
     /// The caller polls it.
     Here(Here<T, E>),
     /// The client's thread runs it.
@@ -189,7 +189,7 @@ trait Adopted: Send + Sync {
     fn moves(&self, old: Duration) -> Option<Waker>;
 }
 
-impl<T: Send + 'static, E: Send + 'static> Adopted for Mutex<State<T, E>> {
+impl<T: Send + 'static, E: Send + 'static> Adopted for Mutex<RequestState<T, E>> {
     fn moves(&self, old: Duration) -> Option<Waker> {
         match self.try_lock() {
             Ok(mut state) => state.moves_if_due(old),
@@ -224,22 +224,22 @@ async fn look(home: Weak<Home>, pause: Duration) {
     }
 }
 
-impl<T: Send + 'static, E: Send + 'static> State<T, E> {
+impl<T: Send + 'static, E: Send + 'static> RequestState<T, E> {
     fn there(home: &Home, asking: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
         let (promise, reply) = promise();
         let task = home.business.spawn(&home.io, async move { promise.keep(asking.await) });
-        State::There(reply, task.abort_handle())
+        RequestState::There(reply, task.abort_handle())
     }
 
     /// Polls an attempt of this caller, in the caller's runtime. Returns false if it has moved or
     /// completed.
     fn poll_here(&mut self, cx: &mut Context<'_>) -> bool {
-        let State::Here(Here { asking, caller, .. }) = self else { return false };
+        let RequestState::Here(Here { asking, caller, .. }) = self else { return false };
         caller.signal.waker().clone_from(cx.waker());
         caller.signal.is_due.store(false, Relaxed);
         let waker = Waker::from(caller.signal.clone());
         match asking.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(answer) => *self = State::Answered(answer),
+            Poll::Ready(answer) => *self = RequestState::Answered(answer),
             Poll::Pending if !caller.is_here() => self.moves(),
             Poll::Pending => return true,
         }
@@ -247,16 +247,16 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
     }
 
     fn may_block(&self, may: bool) {
-        if let State::Here(Here { caller, .. }) = self {
+        if let RequestState::Here(Here { caller, .. }) = self {
             caller.signal.may_block.store(may, Relaxed);
         }
     }
 
     fn moves(&mut self) {
-        *self = match std::mem::replace(self, State::Over) {
-            State::Here(Here { asking, caller, listed, .. }) => {
+        *self = match std::mem::replace(self, RequestState::Over) {
+            RequestState::Here(Here { asking, caller, listed, .. }) => {
                 caller.signal.has_moved.store(true, Relaxed);
-                State::there(&listed.home, asking)
+                RequestState::there(&listed.home, asking)
             }
             state => state,
         };
@@ -265,7 +265,7 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
     /// Moves it to the client's thread if it is due, or older than this. Returns the waker of the
     /// task that waits for it.
     fn moves_if_due(&mut self, old: Duration) -> Option<Waker> {
-        let State::Here(Here { caller, since, .. }) = self else { return None };
+        let RequestState::Here(Here { caller, since, .. }) = self else { return None };
         if !caller.signal.is_due.load(Relaxed) && since.elapsed() <= old {
             return None;
         }
@@ -276,7 +276,7 @@ impl<T: Send + 'static, E: Send + 'static> State<T, E> {
 }
 
 struct Attempt<T, E> {
-    state: Arc<Mutex<State<T, E>>>,
+    state: Arc<Mutex<RequestState<T, E>>>,
 }
 
 impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
@@ -291,7 +291,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         callers.next += 1;
         let listed = Listed { home: home.clone(), number };
         let here = Here { asking, caller, since, listed };
-        let state = Arc::new(Mutex::new(State::Here(here)));
+        let state = Arc::new(Mutex::new(RequestState::Here(here)));
         let adopted: Arc<dyn Adopted> = state.clone();
         callers.here.insert(number, Arc::downgrade(&adopted));
         let looks = std::mem::replace(&mut callers.looks, true);
@@ -303,11 +303,11 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
     }
 
     fn there(home: &Home, asking: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
-        Attempt { state: Arc::new(Mutex::new(State::there(home, asking))) }
+        Attempt { state: Arc::new(Mutex::new(RequestState::there(home, asking))) }
     }
 
     fn over(answer: Result<T, E>) -> Self {
-        Attempt { state: Arc::new(Mutex::new(State::Answered(answer))) }
+        Attempt { state: Arc::new(Mutex::new(RequestState::Answered(answer))) }
     }
 
     /// Waits for the answer. Returns `None` at the limit. May block.
@@ -319,20 +319,20 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         };
         self.wait_here(deadline);
         let mut state = self.lock();
-        match std::mem::replace(&mut *state, State::Over) {
-            State::Answered(answer) => Some(answer),
-            State::Over => Some(Err(AskError::Taken.into())),
-            here @ State::Here { .. } => {
+        match std::mem::replace(&mut *state, RequestState::Over) {
+            RequestState::Answered(answer) => Some(answer),
+            RequestState::Over => Some(Err(AskError::Taken.into())),
+            here @ RequestState::Here { .. } => {
                 *state = here;
                 None
             }
-            State::There(reply, task) => {
+            RequestState::There(reply, task) => {
                 drop(state);
                 let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
                 match reply.wait_timeout(left.map_or(limit, Limit::Within)) {
                     Ok(answer) => Some(answer),
                     Err(WaitError::TimedOut(reply)) => {
-                        *self.lock() = State::There(reply, task);
+                        *self.lock() = RequestState::There(reply, task);
                         None
                     }
                     Err(WaitError::Ask(error)) => Some(Err(error.into())),
@@ -345,7 +345,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
     /// Waits as long as the attempt runs on this thread.
     fn wait_here(&self, deadline: Option<Instant>) {
         let home = match &*self.lock() {
-            State::Here(here) => here.listed.home.clone(),
+            RequestState::Here(here) => here.listed.home.clone(),
             _ => return,
         };
         // A thread that has a runtime may drive it. A thread that ends can have none.
@@ -385,7 +385,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
         let mut state = self.lock();
-        if let State::Here(here) = &*state
+        if let RequestState::Here(here) = &*state
             && (here.listed.home.threads.is_none() || Handle::try_current().is_err())
         {
             state.moves();
@@ -393,15 +393,15 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         if state.poll_here(cx) {
             return Poll::Pending;
         }
-        if let State::There(reply, _) = &mut *state {
+        if let RequestState::There(reply, _) = &mut *state {
             let answer = std::task::ready!(Pin::new(reply).poll(cx));
             if !matches!(answer, Err(AskError::Refused(..))) {
-                *state = State::Over;
+                *state = RequestState::Over;
             }
             return Poll::Ready(answer.unwrap_or_else(|error| Err(error.into())));
         }
-        Poll::Ready(match std::mem::replace(&mut *state, State::Over) {
-            State::Answered(answer) => answer,
+        Poll::Ready(match std::mem::replace(&mut *state, RequestState::Over) {
+            RequestState::Answered(answer) => answer,
             _ => Err(AskError::Taken.into()),
         })
     }
@@ -411,8 +411,8 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         let mut state = self.lock();
         let waker = state.moves_if_due(Duration::MAX);
         let is_ready = match &*state {
-            State::There(reply, _) => reply.is_ready(),
-            State::Answered(_) => true,
+            RequestState::There(reply, _) => reply.is_ready(),
+            RequestState::Answered(_) => true,
             _ => false,
         };
         drop(state);
@@ -422,7 +422,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
 }
 
 impl<T, E> Attempt<T, E> {
-    fn lock(&self) -> MutexGuard<'_, State<T, E>> {
+    fn lock(&self) -> MutexGuard<'_, RequestState<T, E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -522,8 +522,8 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Future for Acquire<T
 
 impl<T, E> Drop for Acquire<T, E> {
     fn drop(&mut self) {
-        let state = std::mem::replace(&mut *self.attempt.lock(), State::Over);
-        if let State::There(_, task) = &state {
+        let state = std::mem::replace(&mut *self.attempt.lock(), RequestState::Over);
+        if let RequestState::There(_, task) = &state {
             // Aborting a completed task has no effect.
             task.abort();
         }
@@ -631,11 +631,11 @@ impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Call<T, E> {
 /// Runtimes for threads that wait.
 #[derive(Default)]
 struct Threads {
-    all: Mutex<Kept>,
+    all: Mutex<IdleRuntimes>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct IdleRuntimes {
     idle: Vec<Runtime>,
     /// The number of runtimes that exist.
     made: usize,
@@ -653,7 +653,7 @@ struct Taken<'a> {
 }
 
 impl Threads {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, IdleRuntimes> {
         // No code that can panic runs under this lock.
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -212,10 +212,10 @@ pub trait Engine: Send + 'static {
 /// # Examples
 /// See [`Engine`].
 pub struct Over<E> {
-    shared: Arc<Shared<E>>,
+    shared: Arc<OverShared<E>>,
 }
 
-struct Shared<E> {
+struct OverShared<E> {
     runs: Runs<E>,
     sinks: Sinks,
     life: Option<Life>,
@@ -227,10 +227,10 @@ enum Runs<E> {
     /// In the thread of the call.
     Here(Mutex<E>),
     /// In a thread of the store.
-    Thread(Sender<Request>),
+    Thread(Sender<EngineRequest>),
 }
 
-struct Request {
+struct EngineRequest {
     op: Op,
     answer: oneshot::Sender<Result<Answer, StoreError>>,
 }
@@ -247,7 +247,7 @@ impl<E: Engine> Over<E> {
         let builder = thread::Builder::new().name("turnwise-store".to_owned());
         let thread = builder.spawn(move || serve(engine, &asked, &told));
         thread.map_err(|error| ConnectError::System(error.to_string()))?;
-        let shared = Shared { runs: Runs::Thread(requests), sinks, life };
+        let shared = OverShared { runs: Runs::Thread(requests), sinks, life };
         Ok(Over { shared: Arc::new(shared) })
     }
 
@@ -255,7 +255,7 @@ impl<E: Engine> Over<E> {
     /// that do not block. Notices of other processes are read after each step only.
     pub fn inline(engine: E) -> Self {
         let (life, sinks) = (engine.life(), Sinks::default());
-        let shared = Shared { runs: Runs::Here(Mutex::new(engine)), sinks, life };
+        let shared = OverShared { runs: Runs::Here(Mutex::new(engine)), sinks, life };
         Over { shared: Arc::new(shared) }
     }
 }
@@ -274,7 +274,7 @@ impl<E> fmt::Debug for Over<E> {
 
 impl<E: Engine> Store for Over<E> {
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
-        let Shared { runs, sinks, .. } = &*self.shared;
+        let OverShared { runs, sinks, .. } = &*self.shared;
         Box::pin(async move {
             match runs {
                 Runs::Here(engine) => {
@@ -290,7 +290,7 @@ impl<E: Engine> Store for Over<E> {
                 Runs::Thread(requests) => {
                     let (answer, answered) = oneshot::channel();
                     let gone = || StoreError::TimedOut { effect: Effect::Unknown };
-                    let request = Request { op: op.clone(), answer };
+                    let request = EngineRequest { op: op.clone(), answer };
                     requests.send(request).map_err(|_| gone())?;
                     answered.await.unwrap_or_else(|_| Err(gone()))
                 }
@@ -316,7 +316,7 @@ impl<E: Engine> Store for Over<E> {
 }
 
 /// Serves requests until all senders are dropped.
-fn serve(mut engine: impl Engine, asked: &Receiver<Request>, sinks: &Sinks) {
+fn serve(mut engine: impl Engine, asked: &Receiver<EngineRequest>, sinks: &Sinks) {
     loop {
         let mut notices = Vec::new();
         let mut answered = Vec::new();

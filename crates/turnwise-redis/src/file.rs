@@ -127,23 +127,23 @@ struct File {
 
 /// An error of reading or writing the file.
 #[derive(Debug)]
-enum Failure {
+enum FileFailure {
     Database(rusqlite::Error),
     Store(StoreError),
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for FileFailure {
     fn from(error: rusqlite::Error) -> Self {
-        Failure::Database(error)
+        FileFailure::Database(error)
     }
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
+impl From<FileFailure> for StoreError {
+    fn from(failure: FileFailure) -> Self {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, NotADatabase};
         let error = match failure {
-            Failure::Store(error) => return error,
-            Failure::Database(error) => error,
+            FileFailure::Store(error) => return error,
+            FileFailure::Database(error) => error,
         };
         let (why, step) = (error.to_string(), "use the file");
         match error.sqlite_error_code() {
@@ -161,11 +161,11 @@ impl From<Failure> for StoreError {
 }
 
 impl File {
-    fn open(path: &Path) -> Result<Self, Failure> {
+    fn open(path: &Path) -> Result<Self, FileFailure> {
         // The program may change its folder, and SQLite has other names than paths: `:memory:`.
         let path = std::path::absolute(path).map_err(|error| {
             let (refusal, step, why) = (Refusal::Other, "use the file", error.to_string());
-            Failure::Store(StoreError::Refused { refusal, step, why })
+            FileFailure::Store(StoreError::Refused { refusal, step, why })
         })?;
         let file = Connection::open(&path)?;
         file.busy_timeout(PATIENCE)?;
@@ -189,7 +189,7 @@ impl File {
                 file.pragma_update(None, "user_version", VERSION)?;
             } else if version != VERSION {
                 let needs = format!("a file of version {VERSION}, not {version}");
-                return Err(Failure::Store(StoreError::WrongStore { needs }));
+                return Err(FileFailure::Store(StoreError::WrongStore { needs }));
             }
             engine.seen = engine.last_notice()?;
             Ok(engine.file.execute_batch("COMMIT")?)
@@ -197,13 +197,13 @@ impl File {
         Ok(engine)
     }
 
-    fn begin(&mut self) -> Result<(), Failure> {
+    fn begin(&mut self) -> Result<(), FileFailure> {
         if self.file.is_autocommit() {
             // FILE-4.
             if self.was.is_some() && identity(&self.path) != self.was {
                 let needs =
                     "the file that was opened: it was deleted, moved or replaced".to_owned();
-                return Err(Failure::Store(StoreError::WrongStore { needs }));
+                return Err(FileFailure::Store(StoreError::WrongStore { needs }));
             }
             self.file.execute_batch("BEGIN IMMEDIATE")?;
         }
@@ -213,8 +213,8 @@ impl File {
     /// Ends the transaction without an effect after an error.
     fn or_roll_back<T>(
         &mut self,
-        part: impl FnOnce(&mut Self) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        part: impl FnOnce(&mut Self) -> Result<T, FileFailure>,
+    ) -> Result<T, FileFailure> {
         let result = part(self);
         if result.is_err() && !self.file.is_autocommit() {
             // An error here is that of the transaction again.
@@ -223,12 +223,12 @@ impl File {
         result
     }
 
-    fn last_notice(&self) -> Result<i64, Failure> {
+    fn last_notice(&self) -> Result<i64, FileFailure> {
         let mut last = self.file.prepare_cached("SELECT coalesce(max(seq), 0) FROM notices")?;
         Ok(last.query_row([], |row| row.get(0))?)
     }
 
-    fn read(&self, read: &Read) -> Result<Loaded, Failure> {
+    fn read(&self, read: &Read) -> Result<Loaded, FileFailure> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut object =
             self.file.prepare_cached("SELECT id, version, at FROM objects WHERE key = ?1")?;
@@ -271,7 +271,7 @@ impl File {
     }
 
     /// Returns false if the object has another version.
-    fn write(&self, change: &Change) -> Result<bool, Failure> {
+    fn write(&self, change: &Change) -> Result<bool, FileFailure> {
         let Change { object, version, at, expires, rows } = change;
         let next = (version + 1).cast_signed();
         let values = params![object, next, micros(*at), expires.map(micros)];
@@ -302,7 +302,7 @@ impl File {
     }
 
     /// Reads the notices of other processes.
-    fn listen(&mut self) -> Result<(), Failure> {
+    fn listen(&mut self) -> Result<(), FileFailure> {
         let last = self.last_notice()?;
         if last <= self.seen {
             return Ok(());
@@ -323,7 +323,7 @@ impl File {
     }
 
     /// Writes notices for other processes.
-    fn send(&mut self, notices: &[Notice]) -> Result<(), Failure> {
+    fn send(&mut self, notices: &[Notice]) -> Result<(), FileFailure> {
         for notice in notices {
             let (token, lost) = match notice {
                 Notice::Granted(token) => (token, false),
@@ -339,7 +339,7 @@ impl File {
     }
 
     /// Deletes what is no longer needed.
-    fn clean(&mut self, changes: &[Change]) -> Result<(), Failure> {
+    fn clean(&mut self, changes: &[Change]) -> Result<(), FileFailure> {
         self.swaps = self.swaps.saturating_sub(1);
         let Some(last) = changes.last() else { return Ok(()) };
         if self.swaps == 0 {
@@ -374,9 +374,9 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 /// Reads a row of an object from a column.
-fn value_in(row: &rusqlite::Row<'_>, column: usize) -> Result<Value, Failure> {
+fn value_in(row: &rusqlite::Row<'_>, column: usize) -> Result<Value, FileFailure> {
     let bytes = row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?;
-    Value::from_bytes(bytes).map_err(|error| Failure::Store(error.into()))
+    Value::from_bytes(bytes).map_err(|error| FileFailure::Store(error.into()))
 }
 
 fn micros(time: Duration) -> i64 {

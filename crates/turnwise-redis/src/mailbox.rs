@@ -242,7 +242,7 @@ pub(crate) fn step(
         return MailboxAnswer::Differs { shards: head.shards };
     }
     let before = head.clone();
-    let mut shard = Shard { rows, now, head, notices };
+    let mut shard = ShardStep { rows, now, head, notices };
     let answer = match step.act.actor() {
         Some(actor) => shard.with(actor, |shard, mailbox| {
             shard.arrive(mailbox);
@@ -270,7 +270,7 @@ pub(crate) fn forget_part(rows: &mut dyn Rows<MailboxRow>, part: &str) {
 }
 
 /// The mailboxes of a shard, during a step.
-struct Shard<'a> {
+struct ShardStep<'a> {
     rows: &'a mut dyn Rows<MailboxRow>,
     now: u64,
     head: Head,
@@ -299,7 +299,7 @@ impl Mailbox {
     }
 }
 
-impl Shard<'_> {
+impl ShardStep<'_> {
     /// Runs a part of a step on a mailbox, and stores it if it has changed.
     fn with<R>(&mut self, actor: &str, part: impl FnOnce(&mut Self, &mut Open<'_>) -> R) -> R {
         let key = mailbox_key(actor);

@@ -26,23 +26,23 @@ pub struct MemoryStore {
 /// The engine.
 #[derive(Clone)]
 struct Memory {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryShared>,
 }
 
-struct Shared {
+struct MemoryShared {
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     objects: Mutex<Objects>,
 }
 
 #[derive(Default)]
 struct Objects {
-    objects: BTreeMap<String, Object>,
+    objects: BTreeMap<String, VersionedRows>,
     /// The number of swaps until all objects are checked for their expiry.
     swaps: usize,
 }
 
 #[derive(Default)]
-struct Object {
+struct VersionedRows {
     version: u64,
     expires: Option<Duration>,
     rows: Whole,
@@ -62,7 +62,7 @@ impl MemoryStore {
     }
 
     fn with(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let shared = Shared { clock: Box::new(clock), objects: Mutex::default() };
+        let shared = MemoryShared { clock: Box::new(clock), objects: Mutex::default() };
         let memory = Memory { shared: Arc::new(shared) };
         MemoryStore { over: Over::inline(memory.clone()), memory }
     }
@@ -139,7 +139,7 @@ impl Engine for Memory {
     }
 }
 
-impl Object {
+impl VersionedRows {
     fn read(&self, which: &[Which]) -> Vec<(String, view::Value)> {
         let mut rows = Vec::new();
         for which in which {

@@ -62,11 +62,11 @@ impl Drop for Waits {
 /// The reports of a client.
 pub(crate) struct Reports {
     io: Io,
-    sent: Mutex<Sent>,
+    sent: Mutex<SentReports>,
 }
 
 #[derive(Default)]
-struct Sent {
+struct SentReports {
     /// Those since the last check, which are not late before the next one.
     all: Vec<Weak<Report>>,
     /// True while a task checks them.
@@ -78,7 +78,7 @@ impl Reports {
         Arc::new(Reports { io: io.clone(), sent: Mutex::default() })
     }
 
-    fn sent(&self) -> MutexGuard<'_, Sent> {
+    fn sent(&self) -> MutexGuard<'_, SentReports> {
         // No code of users runs under this lock.
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }

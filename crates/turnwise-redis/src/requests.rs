@@ -56,7 +56,7 @@ pub(crate) struct Requests {
     waiting: BTreeMap<String, Vec<Token>>,
     /// Objects for which a release is on its way to the store.
     told: HashMap<String, Told>,
-    holds: BTreeMap<Token, Kept>,
+    holds: BTreeMap<Token, RenewedHold>,
     /// The time of the next check of the holds. `None` if there are none.
     kept_at: Option<Instant>,
 }
@@ -70,7 +70,7 @@ struct Told {
 }
 
 /// A hold that the client's thread renews.
-struct Kept {
+struct RenewedHold {
     tenure: Weak<Tenure>,
     key: String,
     place: u32,
@@ -213,7 +213,7 @@ impl Request {
     /// Registers a hold that has begun, and lasts until then at least: the client keeps it.
     pub(crate) fn keep(&self, tenure: &Arc<Tenure>, place: u32, until: Moment) {
         let until = until.timer();
-        let kept = Kept { tenure: Arc::downgrade(tenure), key: self.key.clone(), place };
+        let kept = RenewedHold { tenure: Arc::downgrade(tenure), key: self.key.clone(), place };
         let mut requests = self.client.requests();
         requests.holds.insert(self.token.clone(), kept);
         match requests.kept_at {

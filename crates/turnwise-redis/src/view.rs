@@ -26,10 +26,10 @@ const RECORD: &str = "h";
 
 /// The value of a row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Value(Kept);
+pub struct Value(RowValue);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum Kept {
+enum RowValue {
     /// A lock, slots or a job, and until when it is known.
     Record(Record, u64),
     Admission(admission::Row),
@@ -83,39 +83,39 @@ impl Value {
     }
 }
 
-impl Kind for Kept {
-    fn keep(self) -> Kept {
+impl RowKind for RowValue {
+    fn keep(self) -> RowValue {
         self
     }
 
-    fn of(value: &Kept) -> Option<&Self> {
+    fn of(value: &RowValue) -> Option<&Self> {
         Some(value)
     }
 }
 
 /// A kind of rows.
-trait Kind: Sized {
-    fn keep(self) -> Kept;
-    fn of(value: &Kept) -> Option<&Self>;
+trait RowKind: Sized {
+    fn keep(self) -> RowValue;
+    fn of(value: &RowValue) -> Option<&Self>;
 }
 
-impl Kind for admission::Row {
-    fn keep(self) -> Kept {
-        Kept::Admission(self)
+impl RowKind for admission::Row {
+    fn keep(self) -> RowValue {
+        RowValue::Admission(self)
     }
 
-    fn of(value: &Kept) -> Option<&Self> {
-        if let Kept::Admission(row) = value { Some(row) } else { None }
+    fn of(value: &RowValue) -> Option<&Self> {
+        if let RowValue::Admission(row) = value { Some(row) } else { None }
     }
 }
 
-impl Kind for MailboxRow {
-    fn keep(self) -> Kept {
-        Kept::Mailbox(self)
+impl RowKind for MailboxRow {
+    fn keep(self) -> RowValue {
+        RowValue::Mailbox(self)
     }
 
-    fn of(value: &Kept) -> Option<&Self> {
-        if let Kept::Mailbox(row) = value { Some(row) } else { None }
+    fn of(value: &RowValue) -> Option<&Self> {
+        if let RowValue::Mailbox(row) = value { Some(row) } else { None }
     }
 }
 
@@ -123,19 +123,19 @@ impl Kind for MailboxRow {
 pub(crate) struct View<'e, E> {
     engine: &'e mut E,
     now: Duration,
-    objects: HashMap<String, Object>,
+    objects: HashMap<String, ViewedObject>,
     /// The reason for which no row can be read any more.
-    failed: Option<Failure>,
+    failed: Option<ViewFailure>,
 }
 
-enum Failure {
+enum ViewFailure {
     Store(StoreError),
     /// An object has changed between two loads.
     Changed,
 }
 
 #[derive(Default)]
-struct Object {
+struct ViewedObject {
     version: Option<u64>,
     expires: Option<Duration>,
     rows: BTreeMap<String, Known>,
@@ -187,11 +187,11 @@ impl<'e, E: Engine> View<'e, E> {
                     self.now = self.now.max(loaded.now);
                     let object = self.objects.entry(read.object).or_default();
                     if !object.learn(read.rows, loaded) {
-                        self.failed = Some(Failure::Changed);
+                        self.failed = Some(ViewFailure::Changed);
                     }
                 }
             }
-            Err(error) => self.failed = Some(Failure::Store(error)),
+            Err(error) => self.failed = Some(ViewFailure::Store(error)),
         }
     }
 
@@ -229,9 +229,9 @@ impl<'e, E: Engine> View<'e, E> {
     /// Runs a step of a lock, of slots or of a job. A record that has expired is a new one.
     fn record<R>(&mut self, key: &str, step: &Step, run: impl FnOnce(&mut Record) -> R) -> R {
         let now = micros(self.now);
-        self.part(key, |rows: &mut Part<'_, E, Kept>| {
+        self.part(key, |rows: &mut Part<'_, E, RowValue>| {
             let (before, known) = match rows.get(RECORD) {
-                Some(Kept::Record(record, until)) if until > now => (record, until),
+                Some(RowValue::Record(record, until)) if until > now => (record, until),
                 _ => (Record::default(), 0),
             };
             let mut record = before.clone();
@@ -240,7 +240,7 @@ impl<'e, E: Engine> View<'e, E> {
                 let last = record.last(now, step);
                 let until = if record.has_ticks() { last.max(known) } else { last };
                 rows.object.expires = Some(Duration::from_micros(until));
-                rows.put(RECORD.to_owned(), Kept::Record(record, until));
+                rows.put(RECORD.to_owned(), RowValue::Record(record, until));
             }
             answer
         })
@@ -252,8 +252,8 @@ impl<'e, E: Engine> View<'e, E> {
     /// If a row could not be read.
     pub(crate) fn changes(self) -> Result<Option<Vec<Change>>, StoreError> {
         match self.failed {
-            Some(Failure::Store(error)) => return Err(error),
-            Some(Failure::Changed) => return Ok(None),
+            Some(ViewFailure::Store(error)) => return Err(error),
+            Some(ViewFailure::Changed) => return Ok(None),
             None => {}
         }
         let at = self.now;
@@ -267,7 +267,7 @@ impl<'e, E: Engine> View<'e, E> {
     }
 }
 
-impl Object {
+impl ViewedObject {
     /// Adds rows that were loaded. Returns false if the object has changed since an earlier load.
     fn learn(&mut self, read: Vec<Which>, Loaded { version, rows, .. }: Loaded) -> bool {
         if *self.version.get_or_insert(version) != version {
@@ -303,9 +303,9 @@ impl Object {
 struct Part<'a, E, K> {
     engine: &'a mut E,
     now: &'a mut Duration,
-    failed: &'a mut Option<Failure>,
+    failed: &'a mut Option<ViewFailure>,
     key: &'a str,
-    object: &'a mut Object,
+    object: &'a mut ViewedObject,
     kind: PhantomData<K>,
 }
 
@@ -324,15 +324,15 @@ impl<E: Engine, K> Part<'_, E, K> {
                     self.object.learn(mem::take(&mut read.rows), loaded)
                 });
                 if !same {
-                    *self.failed = Some(Failure::Changed);
+                    *self.failed = Some(ViewFailure::Changed);
                 }
             }
-            Err(error) => *self.failed = Some(Failure::Store(error)),
+            Err(error) => *self.failed = Some(ViewFailure::Store(error)),
         }
     }
 }
 
-impl<E: Engine, K: Kind + Clone> Rows<K> for Part<'_, E, K> {
+impl<E: Engine, K: RowKind + Clone> Rows<K> for Part<'_, E, K> {
     fn get(&mut self, key: &str) -> Option<K> {
         if !self.object.rows.contains_key(key) {
             self.load(Which::Key(key.to_owned()));
@@ -385,14 +385,14 @@ pub(crate) type Whole = BTreeMap<String, Value>;
 pub(crate) fn forget_part(rows: &mut Whole, part: &str) {
     match part {
         "q" => {
-            if let Some(Value(Kept::Record(record, _))) = rows.get_mut(RECORD) {
+            if let Some(Value(RowValue::Record(record, _))) = rows.get_mut(RECORD) {
                 record.forget_queue();
             }
         }
         part => {
             let mut kept = BTreeMap::new();
             for (key, Value(value)) in mem::take(rows) {
-                if let Kept::Mailbox(row) = value {
+                if let RowValue::Mailbox(row) = value {
                     kept.insert(key.into(), Arc::new(row));
                 }
             }

@@ -28,11 +28,11 @@ use crate::time::SHORTEST;
 /// The connections of a store.
 #[derive(Default)]
 pub(crate) struct Wires {
-    kept: Mutex<Kept>,
+    kept: Mutex<OpenConnections>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct OpenConnections {
     idle: Vec<Connected>,
     /// The client of the server that they lead to.
     to: Option<Client>,
@@ -53,7 +53,7 @@ struct Connected {
 }
 
 impl Wires {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, OpenConnections> {
         // No code that can panic runs under this lock.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
