@@ -563,7 +563,7 @@ impl fmt::Display for AskError {
         match self {
             AskError::Refused(reason, _) => reason.fmt(f),
             AskError::Panicked(panic) => panic.tell("the message", f),
-            AskError::Abandoned(_) => f.write_str("nobody is left who could answer"),
+            AskError::Abandoned(_) => f.write_str("the promise or the turn was dropped"),
             AskError::Aborted(_) => f.write_str("the turn was cut while it waited"),
             AskError::Taken => f.write_str("the answer was taken before"),
         }

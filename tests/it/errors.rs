@@ -45,7 +45,7 @@ fn every_error_says_what_happened() {
             "the actor has stopped: a turn panicked: boom",
         ),
         (&AskError::Panicked("boom".into()), "the message panicked: boom"),
-        (&AskError::Abandoned(ActorName::ANY), "nobody is left who could answer"),
+        (&AskError::Abandoned(ActorName::ANY), "the promise or the turn was dropped"),
         (&AskError::Taken, "the answer was taken before"),
         (&BuildError::CapacityZero, "a mailbox needs a capacity of at least 1"),
         (

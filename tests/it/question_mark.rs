@@ -130,7 +130,7 @@ calls! {
         let (promise, reply) = promise::<Lonely>();
         drop(promise);
         reply.wait()
-    }, "nobody is left";
+    }, "was dropped";
     timed_out: |_actor| promise::<Lonely>().1.within(NOW), "in time";
 }
 

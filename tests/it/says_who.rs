@@ -168,7 +168,7 @@ fn whoever_has_no_answer_knows_whose_it_is() {
     let nobody = reply.wait().unwrap_err();
     assert_eq!(
         (nobody.actor(), nobody.to_string().as_str()),
-        (None, "nobody is left who could answer")
+        (None, "the promise or the turn was dropped")
     );
 }
 
@@ -320,13 +320,13 @@ fn messages_that_are_discarded_are_counted() {
     (0..10).for_each(|_| stopped.send(|n| *n += 1).unwrap());
     let asked = stopped.call(|n| *n);
     stopped.stop();
-    assert_eq!(stopped.snapshot().discarded, 0, "nobody has come to them yet");
+    assert_eq!(stopped.snapshot().discarded, 0, "none has come to them yet");
     queue.run_until_idle();
     assert_eq!(asked.wait(), Err(AskError::from(Reason::Stopped(StopCause::Requested))));
     assert_eq!(
         stopped.snapshot().discarded,
         10,
-        "the question is not among them: its asker was told"
+        "the question is not among them: its asker has an error"
     );
 
     let full = Actor::builder().capacity(1, Overflow::DropNewest).spawn(0).unwrap();
