@@ -64,7 +64,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
         thread::park_timeout(at.saturating_sub(self.now()).min(Duration::from_millis(10)));
     }
 
-    /// Which clock it is: limits by clocks that say the same are compared with each other
+    /// The identity of the clock: limits by clocks that say the same are compared with each other
     /// ([`Cycle`](crate::Cycle)). Its address, unless its clones are one clock.
     fn identity(&self) -> usize {
         std::ptr::from_ref(self).cast::<()>().addr()

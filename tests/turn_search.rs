@@ -359,7 +359,7 @@ impl Step<'_> {
             }
             Err(why) => {
                 let lost = why == Cut::Lost;
-                self.check(lost || self.world.cut, "a turn is cut that nobody has cut");
+                self.check(lost || self.world.cut, "a turn is cut without a cut");
                 self.check(!lost || self.world.wakers == [false; 2], "lost, though it has wakers");
                 if self.fault == Fault::AnswersBeforeItsDrop {
                     self.answer();
@@ -597,7 +597,7 @@ impl Step<'_> {
             !lies || !has(bits.woken | bits.cut),
             "the owner lies in a turn that is to go on",
         );
-        self.check(!lies || wakers > 0, "the owner lies where nobody can wake it");
+        self.check(!lies || wakers > 0, "the owner lies where nothing can wake it");
         self.check(!has(bits.lost) || wakers == 0 && has(bits.cut), "lost, though it has wakers");
         self.check(!lies || !world.woken, "a wake is lost");
         self.check(!lies || !world.cut, "a cut is lost");

@@ -1255,7 +1255,7 @@ fn trace(states: &[Rc<World>], reached: &[Reached], end: usize) -> String {
     let mut text = String::new();
     for (number, &at) in way.iter().rev().enumerate() {
         let Reached { by, step, .. } = reached[at];
-        let owner = states[at].owner.map_or("nobody".to_owned(), |owner| format!("agent {owner}"));
+        let owner = states[at].owner.map_or("none".to_owned(), |owner| format!("agent {owner}"));
         writeln!(
             text,
             "{:>3}. agent {by} {step:<26} {:?}, owner {owner}",

@@ -62,7 +62,7 @@ fn queued() -> (Actor<Counter>, DrainQueue) {
     (counter, queue)
 }
 
-/// The same, on a thread whose cache has the chunks for `messages` messages.
+/// As `queued`, on a thread whose cache has the chunks for `messages` messages.
 fn queued_warm(messages: u64) -> (Actor<Counter>, DrainQueue) {
     drop(warm(messages));
     queued()

@@ -79,8 +79,8 @@ pub(crate) fn creation<W: Way>(many: u64) -> (Took, Took) {
     creation_by::<W>(many, || W::make::<Work>(State::default()), |_| W::settle())
 }
 
-/// The same, with objects that are created like this, and that have handled their first messages
-/// when `settle` returns.
+/// As `creation`, with objects that are created like this, and that have handled their first
+/// messages when `settle` returns.
 pub(crate) fn creation_by<W: Way>(
     many: u64,
     make: impl Fn() -> W::Of<Work>,

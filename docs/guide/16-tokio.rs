@@ -6,7 +6,7 @@ use turnwise::{Actor, System, ThreadPool};
 struct Probe;
 
 impl Probe {
-    /// Where the turn runs, and whether that is inside the runtime.
+    /// The thread of the turn, and whether that is inside the runtime.
     fn place(&mut self) -> (ThreadId, bool) {
         (thread::current().id(), tokio::runtime::Handle::try_current().is_ok())
     }

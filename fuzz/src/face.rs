@@ -928,7 +928,7 @@ fn look_at_error(error: &AskError) {
     match error {
         AskError::Panicked(panic) => drop((panic.actor(), panic.text().len(), panic.to_string())),
         AskError::Refused(Reason::Deadlock(cycle), name) if cycle.actors().is_empty() => {
-            finding("a circle of nobody", &format!("{cycle:?} at {:?}", name.as_str()));
+            finding("a circle without actors", &format!("{cycle:?} at {:?}", name.as_str()));
         }
         _ => {}
     }

@@ -28,7 +28,7 @@ pub const TOLD: u32 = 32;
 pub const HOOKED: u32 = 64;
 /// The answer that its handler promised was given.
 pub const KEPT: u32 = 128;
-/// The same, or the promise is gone.
+/// The answer was given, or the promise is gone.
 pub const SETTLED: u32 = 256;
 /// Its promise was claimed, and the claim reported success.
 pub const CLAIMED: u32 = 512;

@@ -78,7 +78,7 @@ pub enum Later {
     By(usize),
     /// From the thread that finds it in this slot; its former content is dropped.
     Slot(usize),
-    /// The same, after the answer has begun.
+    /// From there, after the answer has begun.
     Claimed(usize),
 }
 
@@ -183,7 +183,7 @@ pub enum Rings {
     Wake,
     /// Twice, and it stays.
     ByRef,
-    /// The same, in another thread.
+    /// Twice, in another thread, and it stays.
     Elsewhere,
     Drop,
     Clone,

@@ -337,7 +337,7 @@ async fn waits(
     }
     let done = poll_fn(|cx| polled(cx, |cx| future.poll(cx))).await;
     if matches!(done, face::Done::Answered(_)) && lacks(id, RUN) {
-        crate::ledger::finding("an answer that nobody gave", &crate::ledger::described(id));
+        crate::ledger::finding("an answer that was not given", &crate::ledger::described(id));
     }
     world.came_of(done, of, id, carries);
 }

@@ -436,7 +436,7 @@ impl World {
         }
         // A destructor may panic in a turn that is over for this ledger.
         if hooks.panicked.is_some() && entry.panics.load(SeqCst) > 0 {
-            finding("a panic that no hook was told of", &format!("actor {at}"));
+            finding("a panic without a call of the hook", &format!("actor {at}"));
         }
     }
 
@@ -1078,7 +1078,7 @@ impl World {
 
     fn is_answered(&self, is_so: bool, id: u32, flag: u32) {
         if is_so && lacks(id, flag) {
-            finding("an answer that nobody gave", &described(id));
+            finding("an answer that was not given", &described(id));
         }
     }
 
@@ -1223,7 +1223,7 @@ impl World {
     /// circle waits in the middle of something. A thread inside of no turn holds none up.
     fn check_circle(&self, names: &[String], alone: Option<u64>) {
         if LETS_GO.get() == Some(CALLED.get()) {
-            finding("a waker outside of turns is told of a circle", &format!("{names:?}"));
+            finding("a waker outside of turns gets a circle", &format!("{names:?}"));
         }
         if alone.is_none() || alone != self.is_alone() {
             return;

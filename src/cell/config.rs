@@ -15,7 +15,7 @@ use crate::panic;
 ///
 /// The message that panicked is never run again, and the mailbox is never lost: an asker gets
 /// [`AskError::Panicked`], a caller of [`Actor::with`] gets the panic itself, and the panic hook is
-/// told in any case. In a program built with `panic = "abort"` the first panic ends the program,
+/// called in any case. In a program built with `panic = "abort"` the first panic ends the program,
 /// whatever is chosen here.
 ///
 /// [`AskError::Panicked`]: crate::AskError::Panicked

@@ -162,7 +162,7 @@ impl Drain {
         self.entry
     }
 
-    /// Which mailbox it is. One that is gone may have had the same number.
+    /// The number of the mailbox. One that is gone may have had the same number.
     pub(crate) fn number(&self) -> usize {
         self.entry.map_or(0, |entry| entry.addr().get() & !KINDS)
     }

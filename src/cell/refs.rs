@@ -74,7 +74,7 @@ impl Ref {
         self.0.as_ptr()
     }
 
-    /// Which cell it is.
+    /// The number of the cell.
     #[inline]
     pub(crate) fn addr(&self) -> usize {
         self.0.addr()
@@ -211,7 +211,7 @@ impl Queued {
         }
     }
 
-    /// Which cell it is.
+    /// The number of the cell.
     #[inline]
     pub(crate) fn addr(&self) -> usize {
         match self {
@@ -356,7 +356,7 @@ impl<S> Strong<S> {
         self.cell().on_undelivered()
     }
 
-    /// Which cell it is.
+    /// The number of the cell.
     #[inline(always)]
     pub(crate) fn addr(&self) -> usize {
         self.addr_of_cell().addr()

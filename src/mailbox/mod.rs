@@ -25,7 +25,7 @@
 //! | entry       | what stands for a pending mailbox in a thread's list or in an executor; there is one     |
 //! | hint        | a reference beside it, by which the mailbox may be taken over too                        |
 //! | orphan      | a mailbox whose last handle is gone                                                      |
-//! | ended       | the state was taken out, and the end hook told                                           |
+//! | ended       | the state was taken out, and the end hook called                                         |
 //!
 //! # Rules
 //! Each has models that bear its number, and planted bugs that turn them red (`loom-tests`).

@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(started.get(), 3);
         assert_eq!(threads.reserve(counts(&started)), Err(WouldBlock), "there may be two more");
         threads.call_help(counts(&started));
-        assert_eq!(threads.helpers(), 0, "nobody is left for that");
+        assert_eq!(threads.helpers(), 0, "no thread is left for that");
         threads.cancel();
         threads.reserve(counts(&started)).unwrap();
         threads.cancel();
@@ -475,7 +475,7 @@ mod tests {
                 };
                 let begun = Instant::now();
                 let job = place_of(threads.next(ended));
-                assert!(begun.elapsed() < PATIENCE, "nobody has called it");
+                assert!(begun.elapsed() < PATIENCE, "it was not called");
                 job
             });
             told.recv().unwrap();

@@ -1,4 +1,4 @@
-//! Which workers sleep, which search, and which one to wake: the pool's protocol. It knows nothing
+//! The pool's protocol: which workers sleep, which search, and which one to wake. It knows nothing
 //! of what the work is.
 //!
 //! One word counts both, and says whether the pool is about to end. Sleepers stand in a list under

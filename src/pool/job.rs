@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 
 /// A unit of work of a pool. To drop one un-run says that its pool is gone.
 pub(crate) trait Job: Sized + Send + 'static {
-    /// Which job it is. The one that a worker runs and one that is scheduled by it are the same if
-    /// they have the same number; it is not 0.
+    /// The number of the job. The one that a worker runs and one that is scheduled by it are the
+    /// same if they have the same number; it is not 0.
     fn id(&self) -> usize;
 
     /// The job as an address; none if nothing of it is left to run.
@@ -28,7 +28,7 @@ pub(crate) trait Job: Sized + Send + 'static {
     fn run_all(first: Self, next: impl FnMut() -> Option<Self>);
 }
 
-/// Which pool it is, by the address of what its threads share.
+/// The number of the pool: the address of what its threads share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolId(pub(super) usize);
 

@@ -265,7 +265,7 @@ impl<J: Job> OwnPlace<J> {
     }
 
     /// Puts what lies in the slot where others can take it. True if they are to be notified.
-    #[must_use = "others are to be told"]
+    #[must_use = "others are to be woken"]
     pub(super) fn empty_slot(&self, queues: &Queues<J>) -> bool {
         let place = self.0.borrow();
         let Some(place) = place.as_ref() else { return false };

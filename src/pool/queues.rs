@@ -223,7 +223,7 @@ pub(super) mod tests {
         let [outside, queued, kept] = [job(), job(), job()];
         let expected = [outside.id(), queued.id(), kept.id()];
         assert!(queues.of(1).slot.put(kept).is_none());
-        assert!(!queues.has_work(), "nobody looks for what lies in a slot");
+        assert!(!queues.has_work(), "a slot is searched by no other");
         own[2].push(queued);
         queues.injector.push(outside);
         let taken = std::iter::from_fn(|| queues.take_any());

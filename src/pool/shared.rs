@@ -139,7 +139,7 @@ mod tests {
             assert_eq!((searching, idle.look().searchers()), (most, most as u64));
             for left in (0..most as u64).rev() {
                 // None sleeps who could be woken.
-                idle.found(|| unreachable!("nobody is to look"));
+                idle.found(|| unreachable!("no worker is to look"));
                 assert_eq!(idle.look().searchers(), left);
             }
             assert!(idle.start_search());

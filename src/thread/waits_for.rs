@@ -149,8 +149,8 @@ impl Graph {
         None
     }
 
-    /// Which one of a circle is refused: the one whose wait would be the first to end, if it may be
-    /// refused. The first of them is about to wait like this.
+    /// The wait of a circle that is refused: the one whose wait would be the first to end, if it
+    /// may be refused. The first of them is about to wait like this.
     fn choose(&self, circle: &Circle, state: EdgeState, end: Option<End>) -> Option<usize> {
         let mut chosen = None;
         for (at, mailbox) in circle.iter().enumerate() {

@@ -76,7 +76,7 @@ impl From<Duration> for Every {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tick {
-    /// Which tick it is, from 1 on; those that were dropped are counted.
+    /// The number of the tick, from 1 on; those that were dropped are counted.
     pub number: u64,
     /// The moment at which it was due, by the clock of its service.
     pub due: Duration,

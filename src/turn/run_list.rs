@@ -31,7 +31,7 @@ pub(super) fn run_list(
 ) {
     // The list's own work (freeing a cell) is no place for a turn: what it sends is deferred.
     local.run_list(|frame| {
-        // Messages that this thread has sent and runs itself lie in a row, whomever they are for.
+        // Messages that this thread has sent and runs itself lie in a row, for any actor.
         let mut run = ListRun {
             local,
             frame,

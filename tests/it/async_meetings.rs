@@ -78,7 +78,7 @@ fn a_question_that_was_dropped_keeps_no_waker() {
         drop(question);
         std::future::pending::<()>().await;
     });
-    assert!(turn.is_ready(), "nobody is left who could wake it");
+    assert!(turn.is_ready(), "no waker is left");
     assert_eq!(turn.wait(), Err(AskError::Abandoned(ActorName::ANY)));
     go.keep(());
     assert_eq!(busy.wait(), Ok(()));

@@ -164,7 +164,7 @@ fn of_two_turns_that_wait_for_each_other_one_is_told() {
                 let [cycle] = cycles[..] else { panic!("{first:?}, {second:?}: {told:?}") };
                 assert_eq!(turned(cycle, "ada"), ["ada", "bob"]);
                 let me = usize::from(told[1].is_err());
-                assert_eq!(cycle.actors()[0], ["ada", "bob"][me], "whoever is told comes first");
+                assert_eq!(cycle.actors()[0], ["ada", "bob"][me], "the refused one comes first");
             }
         }
     });
@@ -639,7 +639,7 @@ fn assert_waits_for_nobody(
     assert_eq!(beds.recv(), Ok("first"));
     let turn_of_slow = slow.clone();
     let second = on("second", move || turn_of_slow.with(|_| d.call(|_| ()).within(HOUR)).unwrap());
-    assert_eq!(beds.recv_timeout(Duration::from_secs(20)), Ok("second"), "one of them is told");
+    assert_eq!(beds.recv_timeout(Duration::from_secs(20)), Ok("second"), "one of them is refused");
     held.let_go();
     first.join().unwrap().unwrap();
     second.join().unwrap().unwrap();

@@ -224,7 +224,7 @@ fn a_runner_whose_time_ends_passes_the_wake_up_on() {
             assert_eq!(
                 told.recv_timeout(Duration::from_secs(10)),
                 Ok(()),
-                "round {round}: nobody came"
+                "round {round}: no thread came"
             );
             queue.close();
             assert_eq!(leaves.join().unwrap() + stays.join().unwrap(), 1);

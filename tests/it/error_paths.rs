@@ -233,6 +233,6 @@ fn bank_reports_a_full_disk() {
             .stdout(full)
             .status()
             .unwrap();
-        assert!(!status.success(), "bank {options:?} has shown nobody anything, and exits with 0");
+        assert!(!status.success(), "bank {options:?} has shown nothing, and exits with 0");
     }
 }

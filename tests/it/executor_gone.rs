@@ -272,7 +272,7 @@ fn what_was_accepted_before_goes_to_the_hook() {
         refused(asked.wait());
         assert_eq!(n.ended().within(Limit::Unlimited), Ok(true));
         let undelivered = told.try_iter().collect::<Vec<_>>();
-        assert_eq!(undelivered.len(), 2, "a question is answered, and goes to nobody else");
+        assert_eq!(undelivered.len(), 2, "a question is answered, and goes to no other");
         drop((undelivered, n));
         assert_eq!((tally.created(), tally.returned(), tally.dropped()), (4, 1, 3));
     });

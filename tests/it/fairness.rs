@@ -23,7 +23,7 @@ struct Hot {
 fn burn(hot: &mut Hot) {
     hot.turns.fetch_add(1, Relaxed);
     if let Some(me) = &hot.me {
-        me.send(burn).expect("nobody has closed it");
+        me.send(burn).expect("it was not closed");
     }
 }
 

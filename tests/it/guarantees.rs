@@ -162,7 +162,7 @@ fn send_to_a_busy_actor_returns() {
         assert_eq!(actor.len(), 3, "they are left behind the turn that runs");
         held.let_go();
         until(|| actor.is_idle());
-        assert!(!seen(&actor).contains(&here()), "whoever drains runs them");
+        assert!(!seen(&actor).contains(&here()), "the drain runs them");
         // With an executor, a sender runs nothing, however idle the actor is.
         let actor = on(&queue);
         actor.send(Seen::here).unwrap();

@@ -532,7 +532,7 @@ fn closing_hostile_waiters(tally: &Tally, send: impl FnOnce(&Actor<u64>, [Messag
     thread_is_sound();
     let first = waiting.lock().unwrap().take();
     if let Some(first) = first {
-        assert!(!block_on(first), "a closed actor lets nobody in");
+        assert!(!block_on(first), "a closed actor lets none in");
     }
     assert!(soon(|| actor.is_idle()), "the mailbox is owned for ever");
     drop(actor);

@@ -276,7 +276,7 @@ fn a_promise_is_kept_broken_or_cancelled() {
 
     let (late, reply) = promise::<u8>();
     let Err(WaitError::TimedOut(reply)) = reply.wait_timeout(Duration::from_millis(1)) else {
-        panic!("nobody answers")
+        panic!("no answer comes")
     };
     assert!(reply.cancel().is_ok());
     assert!(late.is_cancelled());

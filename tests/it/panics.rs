@@ -541,7 +541,7 @@ fn a_waker_that_panics_in_its_drop_is_survived() {
     let polled = catch_unwind(AssertUnwindSafe(|| {
         std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop()))
     }));
-    assert!(matches!(polled, Ok(Poll::Pending)), "it is nobody's but the waker's");
+    assert!(matches!(polled, Ok(Poll::Pending)), "it is the waker's alone");
     held.let_go();
     assert_eq!(later.wait(), Ok(8));
     assert_eq!(block_on(reply), Ok(7));

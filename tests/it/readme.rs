@@ -244,7 +244,7 @@ fn limit_of_zero_is_one_look() {
     let begun = Instant::now();
     let reply = wait_for(reply, Limit::Immediate);
     assert_eq!(ran.load(SeqCst), 0, "one look ran {:?} of turns", begun.elapsed());
-    let reply = reply.map(drop).expect_err("nobody has run the queue");
+    let reply = reply.map(drop).expect_err("the queue was not run");
     queue.run_until_idle();
     assert_eq!(reply.wait(), Ok(1));
 }

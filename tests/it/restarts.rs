@@ -208,7 +208,7 @@ fn a_batch_waits_behind_its_panic() {
         }
         queue.run_until_idle();
         actor.send(run(6)).unwrap();
-        assert_eq!(queue.run_until_idle(), 0, "nobody runs it");
+        assert_eq!(queue.run_until_idle(), 0, "it is not run");
         assert_eq!(actor.len(), 4);
         assert_eq!(stage.pass(SECOND), 1);
         assert_eq!((queue.len(), stage.made()), (1, 0), "in its executor");

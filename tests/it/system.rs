@@ -904,7 +904,7 @@ fn a_dropped_future_leaves_the_system_closed() {
         drop(closing);
         assert!(system.is_shut_down() && actors.iter().all(Actor::is_closed));
         queue.run_until_idle();
-        assert_eq!(wakes.0.load(SeqCst), 0, "nobody waits any more");
+        assert_eq!(wakes.0.load(SeqCst), 0, "none waits any more");
         drop(waker);
         assert_eq!(Arc::strong_count(&wakes), 1, "no waker is left behind");
         assert_eq!(system.actors(), 0);

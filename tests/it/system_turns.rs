@@ -246,8 +246,8 @@ fn a_shutdown_and_a_call_that_wait_for_each_other_are_found() {
 }
 
 #[test]
-fn a_call_that_is_gone_holds_nobody() {
-    in_child("a_call_that_is_gone_holds_nobody", PATIENCE, || {
+fn a_call_that_is_gone_holds_none() {
+    in_child("a_call_that_is_gone_holds_none", PATIENCE, || {
         let clock = Eventful::new(|| ());
         let (mine, theirs) = (System::with_clock(clock.clone()), System::new());
         let me = Actor::builder().name("me").clock(MonotonicClock);

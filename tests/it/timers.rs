@@ -679,7 +679,7 @@ fn two_runners_and_a_canceller_of_ticks() {
                 });
             });
             assert!(timers.is_empty());
-            assert_eq!(Arc::strong_count(&over), 1, "dropped, whoever was last");
+            assert_eq!(Arc::strong_count(&over), 1, "dropped, by the last one");
         }
     });
 }

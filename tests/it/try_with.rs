@@ -60,7 +60,7 @@ fn busy_actor_gives_it_back() {
         );
         assert_eq!(log.len(), 1, "nothing was left in the mailbox");
         log.send(|log| log.push(1)).unwrap();
-        assert_eq!(reason(&log), Some(Reason::Busy), "it overtakes nobody");
+        assert_eq!(reason(&log), Some(Reason::Busy), "it overtakes none");
         held.let_go();
         assert_eq!(log.with(|log| log.clone()), Ok(vec![1]));
         let mut elsewhere = vec![];

@@ -42,7 +42,7 @@ fn every_timed_wait_ends_at_its_moment_of_the_clock() {
         clock.wait_for_sleepers(waiting.len());
         assert_eq!(clock.next_wake(), Some(HOUR));
         clock.advance(HOUR - SECOND);
-        assert_eq!(clock.sleepers(), waiting.len(), "nobody was woken");
+        assert_eq!(clock.sleepers(), waiting.len(), "none was woken");
         assert!(waiting.iter().all(|thread| !thread.is_finished()));
         clock.advance(SECOND);
         assert_eq!(clock.sleepers(), 0);

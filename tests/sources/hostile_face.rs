@@ -64,7 +64,7 @@ const NOT_CALLED: &[(&str, &str)] = &[
     ("ActorBuilder::child_spans", "as `ActorBuilder::traced`"),
     ("ActorBuilder::traced", "the feature `tracing` is off here; `tests/traced/spans.rs` has it"),
     ("Clock::identity", "hidden: clocks of the crate's own say which one they are by it"),
-    ("Executor::enrolled", "hidden: executors of the crate's own are told by it"),
+    ("Executor::enrolled", "hidden: executors of the crate's own are known by it"),
     ("Executor::is", "hidden: a pool knows itself by it"),
     ("Rayon::global", "as `Rayon::new`, on a pool whose threads have no name to be known by"),
     ("VirtualClock::set", "panics if another thread has moved the clock on meanwhile"),

@@ -64,7 +64,7 @@ fn is_label(word: &str) -> bool {
     word.strip_prefix(|c: char| c.is_ascii_uppercase()).is_some_and(is_number)
 }
 
-/// What is wrong with the rules of these files.
+/// Errors in the rules of these files.
 fn wrong(files: &[(String, String)]) -> Vec<String> {
     let mut defined: BTreeMap<&str, &str> = BTreeMap::new();
     let mut wrong = Vec::new();

@@ -227,7 +227,7 @@ impl<K, S> Keys<K, S> {
     }
 }
 
-/// Which entry.
+/// The number of the entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) hash: u64,

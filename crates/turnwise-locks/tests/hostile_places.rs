@@ -2,8 +2,8 @@
 //! values and wakers fail, panic, call back and leave things lying. What must hold all the same:
 //!
 //! - a slot has one user, is clean when it is set up, and what fails is quarantined until repaired;
-//! - rows are what was committed: one for each applicant who is told "in", none for those told that
-//!   they are not, none too many;
+//! - rows are what was committed: one for each applicant with the answer "in", none for others,
+//!   none too many;
 //! - a job runs once per tick;
 //! - nothing is left in the end, nothing panics that was not to, and each program ends.
 //!
@@ -12,7 +12,7 @@
 //! REPLAY=7 TIMES=200 cargo test ..    one of them: its threads go other ways each time
 //! ```
 //!
-//! What runs inside a turn of the slots' queue (wakers) waits for nobody.
+//! Code inside a turn of the slots' queue (wakers) does not wait.
 //!
 //! A program of its own: it sets the hook of panics.
 
@@ -40,12 +40,12 @@ use turnwise_locks::{Limits, Slot, SlotId, SlotPool};
 const SLOTS: usize = 3;
 const SEATS: u64 = 30;
 
-/// How much has happened: who waits for ever draws nothing.
+/// The number of events: a thread that waits for ever draws nothing.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
 static SEED: AtomicU64 = AtomicU64::new(0);
 /// User code behaves: for the questions at the end.
 static TAME: AtomicBool = AtomicBool::new(false);
-/// Panics that nobody has planned.
+/// Unplanned panics.
 static FOREIGN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -79,7 +79,7 @@ fn swallow(f: impl FnOnce()) {
     drop(catch_unwind(AssertUnwindSafe(f)));
 }
 
-/// Does something not go well this time? Then it fails, or panics.
+/// Fails or panics, now and then.
 fn fails() -> bool {
     if TAME.load(SeqCst) || of(8) != 0 {
         return false;
@@ -105,7 +105,7 @@ fn world(us: &Us) -> Option<Arc<World>> {
     us.get()?.upgrade()
 }
 
-/// What a set-up makes. Its drop may panic.
+/// The value of a set-up. Its drop may panic.
 struct Made(SlotId, Us);
 
 impl Drop for Made {
@@ -166,7 +166,7 @@ struct World {
     dirty: [AtomicBool; SLOTS],
     made: AtomicIsize,
     next_id: AtomicU32,
-    /// Who has applied more than once.
+    /// Applicants that have applied more than once.
     again: Mutex<HashSet<u32>>,
     told: Mutex<Vec<(u32, Verdict)>>,
     disk: Arc<Mutex<Vec<(u32, u64)>>>,
@@ -590,7 +590,7 @@ fn handle(thing: Thing, world: &Arc<World>, outermost: bool) -> Option<Thing> {
     }
 }
 
-/// What is there that must not be.
+/// Errors of a finished program.
 fn left(world: &World) -> Option<String> {
     let view = world.pool.view();
     for slot in &view.each {
@@ -651,7 +651,7 @@ fn settle(world: &Arc<World>) {
     is_true(world);
 }
 
-/// Is on the disk what applicants were told?
+/// Compares the disk with the answers to applicants.
 fn is_true(world: &World) {
     // Whatever is in doubt is looked up for this one.
     let last = world.next_id.fetch_add(1, SeqCst);

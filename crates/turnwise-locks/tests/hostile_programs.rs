@@ -4,9 +4,9 @@
 //! Closures, keys, states, captures, wakers and clocks panic, call back into the same registries,
 //! take, forget and leave guards, and drop what waits. What must hold all the same:
 //!
-//! - each closure runs once, or never, as its caller is told; and is gone in the end;
-//! - nobody is inside a key together, and a key has one state;
-//! - where nobody takes holds away, they exclude each other; what is fenced off is lost;
+//! - each closure runs once, or never, as the answer says; and is gone in the end;
+//! - a key has one user at a time, and one state;
+//! - where no holds are taken away, they exclude each other; what is fenced off is lost;
 //! - what is not forgotten is gone in the end: keys, states, wakers, holds; and all can be used;
 //! - nothing panics that was not to, and each program comes to its end.
 //!
@@ -19,7 +19,7 @@
 //!
 //! A program that waits for ever would be stuck in the library, and not by its own fault: every
 //! wait for a place has a limit, but where nothing is held; and what runs inside a lock's own turn
-//! (wakers, and drops of keys) waits for nobody. Something is stuck when nothing at all has
+//! (wakers, and drops of keys) does not wait. Something is stuck when nothing at all has
 //! happened for a minute (`PATIENCE`, in seconds).
 //!
 //! A program of its own: it sets the hook of panics.
@@ -45,7 +45,7 @@ use world::{
     swallow,
 };
 
-/// Panics that nobody has planned.
+/// Unplanned panics.
 static FOREIGN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Past the harness, which would keep it to itself if the process ended.
@@ -62,7 +62,7 @@ fn patience() -> Duration {
     Duration::from_secs(number("PATIENCE").unwrap_or(60))
 }
 
-/// What is there that must not be.
+/// Errors of a finished program.
 fn left(world: &World) -> Vec<String> {
     let mut left = Vec::new();
     let mut at_most = |what: &str, there: usize, most: usize| {
@@ -129,7 +129,7 @@ fn settle(world: &World) {
     }
 }
 
-/// Can all that nobody holds be had?
+/// Checks that all that is not held can be acquired.
 fn is_usable(world: &Arc<World>) {
     TAME.store(true, SeqCst);
     let open = |what: usize| !world.closed[what].load(SeqCst);
@@ -306,7 +306,7 @@ fn hunt(seeds: impl Iterator<Item = u64> + Send + 'static, only: String) -> Vec<
             Err(RecvTimeoutError::Disconnected) => {
                 // With its own panic.
                 running.join().expect("programs end");
-                unreachable!("it has told nothing");
+                unreachable!("it has sent nothing");
             }
             Err(RecvTimeoutError::Timeout) => {}
         }

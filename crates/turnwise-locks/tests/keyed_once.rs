@@ -29,7 +29,7 @@ fn a_million_keys_leave_nothing() {
     let limits = Limits::wait(Duration::from_secs(1));
     let use_all = |keys: std::ops::Range<u64>| {
         for key in keys {
-            // With limits, too, but without a lease nobody is to be told of.
+            // With limits, too, but without a lease there is nothing to report.
             match key % 2 {
                 0 => assert_eq!(keyed.run(key, |own| **own), Ok(key)),
                 _ => assert_eq!(keyed.run_within(key, limits, |own| **own), Ok(key)),

@@ -5,8 +5,8 @@
 //! Giving up is two steps, as it is outside: a client cancels first, and says so later; the machine
 //! may meet its ticket in between.
 //!
-//! Checked at every step: nobody is let in beyond the capacity, nor before somebody who came
-//! earlier and still waits; fences increase; every request ends once; what was taken away is told,
+//! Checked at every step: none is let in beyond the capacity, nor before one that came earlier and
+//! still waits; fences increase; every request ends once; what was taken away is reported,
 //! and nothing else is; entries of an owner are counted; what the machine shows is so. Checked in
 //! every state: no room is left unused, no owner waits for itself, and when all who hold leave, all
 //! who wait are let in, until nothing is left.
@@ -39,23 +39,23 @@ enum Fault {
     None,
     /// The youngest is let in.
     Lifo,
-    /// Who has cancelled is let in, and the grant is lost.
+    /// A cancelled request is let in, and the grant is lost.
     GrantToTheGone,
-    /// What is overdue stays.
+    /// An overdue hold stays.
     LeaseStays,
-    /// Who comes after an expiry gets the old fence.
+    /// The request after an expiry gets the old fence.
     OldFence,
     /// A hold weighs nothing.
     TwoHolders,
-    /// Nobody says that the head has gone.
+    /// No step says that the head has gone.
     GivesUpUnsaid,
     /// A writer goes on as a reader and keeps the room.
     DowngradeUnsaid,
-    /// Who is refused is not told.
+    /// A refused request gets no answer.
     RefusedIsForgotten,
 }
 
-/// How a client asks.
+/// The kind of a client's request.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     weight: u64,
@@ -76,9 +76,9 @@ const fn of(weight: u64) -> Way {
 struct Scenario<'a> {
     name: &'static str,
     capacity: u64,
-    /// What each client may ask for, one request at a time.
+    /// The requests that each client may make, one at a time.
     clients: &'a [&'a [Way]],
-    /// What the capacity is changed to.
+    /// The capacities that it is changed to.
     resizes: &'a [u64],
     time: bool,
     force: bool,
@@ -86,9 +86,9 @@ struct Scenario<'a> {
     withdraw: bool,
     /// Those that have waited, and have no lease, are lent what they ask for.
     lends: bool,
-    /// At most so many that have gone, and have said so, stand in the queue.
+    /// The most requests that have gone, and have said so, in the queue.
     ghosts: usize,
-    /// So many stand there from the beginning, behind the first client.
+    /// The requests that are there from the beginning, behind the first client.
     from: usize,
 }
 
@@ -208,7 +208,7 @@ enum Act {
     Tick,
 }
 
-/// What the machine has said.
+/// The outputs of the machine.
 #[derive(Clone, Debug)]
 enum Event {
     LetIn(u64, u64, Hold),
@@ -216,7 +216,7 @@ enum Event {
     Lost(u64),
 }
 
-/// What is outside of the machine.
+/// The world outside of the machine.
 #[derive(Default)]
 struct World {
     now: Cell<u64>,
@@ -360,7 +360,7 @@ enum Client {
     Holds(u64, u64),
 }
 
-/// What should be held.
+/// The holds that should be there.
 #[derive(Clone, Debug)]
 struct Held {
     fence: u64,
@@ -375,7 +375,7 @@ impl Held {
     }
 }
 
-/// Who should wait.
+/// The requests that should wait.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     number: u64,
@@ -574,7 +574,7 @@ impl<'a> Run<'a> {
         self.look(act)
     }
 
-    /// What was lent comes back. False: it is a hold.
+    /// A loan comes back. False: it is a hold.
     fn pay_back(&mut self, fence: u64, number: u64) -> bool {
         let is_lent = self.world.lent.borrow_mut().remove(&fence);
         if is_lent {
@@ -681,7 +681,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// What the machine has said, in that order.
+    /// The outputs of the machine, in that order.
     fn hear(&mut self, act: Act) -> Checked {
         let events = std::mem::take(&mut *self.world.events.borrow_mut());
         for event in events {
@@ -745,7 +745,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Is everything as it should be?
+    /// Checks the state.
     fn look(&mut self, act: Act) -> Checked {
         let (now, view) = (self.now(), self.machine.view());
         {
@@ -780,7 +780,7 @@ impl<'a> Run<'a> {
             let since = timed.map(|head| Duration::from_secs(head.since));
             check!(view.oldest_wait == since, "the oldest wait is {:?}", view.oldest_wait);
         }
-        // Those that do not look at the queue leave the head to whoever gives up.
+        // Those that do not look at the queue leave the head to the one that gives up.
         let looks = match act {
             Act::Cancel(_) | Act::Tick => false,
             Act::Enter { .. } | Act::Lighten(_) => unsaid == 0,
@@ -808,7 +808,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// All who hold leave, until nobody is there.
+    /// All holders leave, until none is there.
     fn finish(&mut self) -> Checked {
         if self.capacity == 0 {
             // One who waits for a permit waits for this.
@@ -822,7 +822,7 @@ impl<'a> Run<'a> {
                 let busy = |client: &Client| matches!(client, Client::Holds(..) | Client::Gone(_));
                 match self.clients.iter().position(busy) {
                     Some(other) => next = other,
-                    None => return Err("somebody waits for nobody".into()),
+                    None => return Err("a request waits for no holder".into()),
                 }
             }
             match self.clients[next] {
@@ -831,8 +831,8 @@ impl<'a> Run<'a> {
                 _ => unreachable!(),
             }
         }
-        check!(self.held.is_empty(), "held by nobody");
-        check!(self.world.queue.borrow().is_empty(), "there are tickets of nobody");
+        check!(self.held.is_empty(), "held by none");
+        check!(self.world.queue.borrow().is_empty(), "there are tickets without a request");
         let view = self.machine.view();
         check!((view.used, view.holds, view.waiting) == (0, 0, 0), "left over: {view:?}");
         Ok(())

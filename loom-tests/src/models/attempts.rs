@@ -50,7 +50,7 @@ pub(super) fn r1_attempts() {
     attempt(&shared, &ran);
     thread.join();
     let ran = ran.load(Relaxed);
-    assert!(ran > 0, "it was idle, and nobody has run");
+    assert!(ran > 0, "it was idle, and nothing has run");
     assert_eq!(shared.attempt(), Ok(ran + 1));
     shared.finish();
 }
@@ -102,7 +102,7 @@ pub(super) fn r8_attempt_beside_a_stale_entry() {
             // The other one's message was run before, and this thread releases the mailbox.
             TRIES.with(Cell::get) && log.last[0] == 1
         });
-        if !quiet.expect("nobody stops it") {
+        if !quiet.expect("it is not stopped") {
             return;
         }
         let beside = theirs.try_with(|_| theirs.header().word.load().is_scheduled());

@@ -30,7 +30,7 @@ pub(super) fn circle_of_two_threads() {
         assert!(cycle.is_none());
     });
     let inside = b.actor.clone();
-    let cycle = a.actor.with(|_| told(inside.with(|_| ()))).expect("nobody stops it");
+    let cycle = a.actor.with(|_| told(inside.with(|_| ()))).expect("it is not stopped");
     if let Some(cycle) = cycle {
         assert_eq!(cycle.actors(), ["a", "b"]);
         reached("told");
@@ -50,14 +50,14 @@ pub(super) fn circle_of_two_questions() {
         let first = there.actor.clone();
         let _ = first.with(|_| {
             if told(back.actor.call(|_| ()).wait()).is_some() {
-                reached("the other was told");
+                reached("the other was refused");
             }
         });
     });
     let inside = b.actor.clone();
     let _ = a.actor.with(|_| {
         if told(inside.call(|_| ()).wait()).is_some() {
-            reached("was told");
+            reached("was refused");
         }
     });
     thread.join();
@@ -74,7 +74,7 @@ pub(super) fn circle_with_a_loan_that_has_begun() {
     let thread = spawn(move || {
         let back = lender.clone();
         let inner = lender.with(|_| there.with(|_| told(back.call(|_| ()).wait())));
-        let inner = inner.expect("nobody stops it").expect("a loan that has begun is waited for");
+        let inner = inner.expect("it is not stopped").expect("a loan that has begun is waited for");
         let cycle = inner.expect("it waits for its lender");
         assert_eq!(cycle.actors(), ["b", "a"]);
     });
@@ -100,7 +100,7 @@ pub(super) fn circle_of_what_is_over() {
             });
             told(question.wait())
         });
-        assert!(turn.expect("nobody stops it").is_none());
+        assert!(turn.expect("it is not stopped").is_none());
     });
     assert!(b.actor.with(|_| ()).is_ok());
     thread.join();

@@ -39,7 +39,7 @@ impl Setting {
 /// once, or when the first hold is released, and sees its writes; its fence is larger.
 pub(super) fn locks_second_against_a_release() {
     let setting = Setting::new();
-    let first = setting.locks.try_lock(1).expect("nobody is there");
+    let first = setting.locks.try_lock(1).expect("no holder is there");
     let (fence, inside) = (first.fence(), setting.inside.clone());
     let ends = spawn(move || {
         inside.write();
@@ -58,7 +58,7 @@ pub(super) fn locks_second_against_a_release() {
 /// MACHINE-5: a waiter gives up as it is granted the lock. Then the next one is.
 pub(super) fn locks_granted_against_given_up() {
     let setting = Setting::new();
-    let first = setting.locks.try_lock(1).expect("nobody is there");
+    let first = setting.locks.try_lock(1).expect("no holder is there");
     let (second, third) = (setting.locks.lock(1), setting.locks.lock(1));
     let inside = setting.inside.clone();
     let ends = spawn(move || {
@@ -78,7 +78,7 @@ pub(super) fn locks_granted_against_given_up() {
 pub(super) fn locks_end_of_a_hold() {
     let setting = Setting::new();
     let lease = Limits::NONE.lease(LIMIT);
-    let first = setting.locks.lock_within(1, lease).wait().expect("nobody is there");
+    let first = setting.locks.lock_within(1, lease).wait().expect("no holder is there");
     let next = setting.locks.lock(1);
     let (clock, timers) = (setting.clock.clone(), setting.timers.clone());
     let expires = spawn(move || {
@@ -127,7 +127,7 @@ pub(super) fn locks_gone_against_a_lock() {
 pub(super) fn locks_renewed_against_the_end() {
     let setting = Setting::new();
     let lease = Limits::NONE.lease(LIMIT);
-    let guard = setting.locks.lock_within(1, lease).wait().expect("nobody is there");
+    let guard = setting.locks.lock_within(1, lease).wait().expect("no holder is there");
     let (clock, timers) = (setting.clock.clone(), setting.timers.clone());
     let expires = spawn(move || {
         clock.tick();
@@ -147,12 +147,12 @@ pub(super) fn locks_renewed_against_the_end() {
 pub(super) fn locks_joined_against_a_release() {
     let setting = Setting::new();
     let owner = Owner::new();
-    let before = setting.locks.lock(1).wait().expect("nobody is there");
+    let before = setting.locks.lock(1).wait().expect("no holder is there");
     let first = setting.locks.lock_as(&owner, 1, Limits::NONE);
     let second = setting.locks.lock_as(&owner, 1, Limits::NONE);
     let theirs = spawn(move || {
         let first = first.wait().expect("it comes in");
-        first.release().wait().expect("nobody has taken it away");
+        first.release().wait().expect("it was not taken away");
     });
     drop(before);
     let second = second.wait().expect("it comes in");

@@ -305,7 +305,7 @@ pub(crate) const MODELS: &[Model] = models![
     THREE turns::turn_keeps_no_waiter,
     TWO turns::turn_and_a_caller,
     TWO circles::circle_of_two_threads ["told"],
-    TWO circles::circle_of_two_questions ["the other was told", "was told"],
+    TWO circles::circle_of_two_questions ["the other was refused", "was refused"],
     TWO circles::circle_with_a_loan_that_has_begun,
     ONE circles::circle_of_what_is_over,
     ALL timers::t1_fire_or_cancel ["cancelled", "fired"],

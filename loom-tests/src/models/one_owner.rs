@@ -22,22 +22,22 @@ pub(super) fn r1_one_owner_1_1() {
     senders(&[1, 1]);
 }
 
-/// The same, with batches and with turns that follow a take.
+/// One owner, with batches and with turns that follow a take.
 pub(super) fn r1_one_owner_2_2() {
     senders(&[2, 2]);
 }
 
-/// The same, with batches of two, which have to be reversed.
+/// One owner, with batches of two, which have to be reversed.
 pub(super) fn r1_one_owner_3_2() {
     senders(&[3, 2]);
 }
 
-/// The same, with two senders that meet on the word while a third one owns it.
+/// One owner, with two senders that meet on the word while a third one owns it.
 pub(super) fn r1_one_owner_1_1_1() {
     senders(&[1, 1, 1]);
 }
 
-/// The same, with a second message for the one that owns.
+/// One owner, with a second message for it.
 pub(super) fn r1_one_owner_2_1_1() {
     senders(&[2, 1, 1]);
 }

@@ -13,7 +13,7 @@ use super::clock::{LIMIT, Steps};
 use super::*;
 use crate::sync::reached;
 
-/// So many can be had at the end, one by one and together.
+/// This number can be had at the end, one by one and together.
 fn finish(permits: &Semaphore, many: u64) {
     let held: Vec<_> = (0..many).map(|_| permits.try_acquire(1).expect("it is free")).collect();
     assert!(matches!(permits.try_acquire(1), Err(LockError::Busy { .. })), "a permit too many");
@@ -112,7 +112,7 @@ pub(super) fn permits_lent_again() {
     finish(&permits, 1);
 }
 
-/// FAST-2: a request is behind the turn of somebody else, which makes room. Whoever comes after it
+/// FAST-2: a request is behind the turn of another, which makes room. One that comes after it
 /// does not get that.
 pub(super) fn permits_asked_behind_a_turn() {
     let permits = Semaphore::new(1);
@@ -140,7 +140,7 @@ pub(super) fn permits_given_up_on_the_way() {
     finish(&permits, 2);
 }
 
-/// FAST-4: whoever finds nothing left comes after who took the last, and so does its fence.
+/// FAST-4: one that finds none left comes after the one that took the last; so does its fence.
 pub(super) fn permits_fences_of_loans() {
     let permits = Semaphore::new(2);
     let old = permits.try_acquire(1).expect("it is there");
@@ -194,7 +194,7 @@ pub(super) fn permits_lease_of_a_loan() {
     finish(&permits, 1);
 }
 
-/// A semaphore is closed as a fast permit ends and another one begins: then nobody is let in any
+/// A semaphore is closed as a fast permit ends and another one begins: then none is let in any
 /// more.
 pub(super) fn permits_closed_against_a_loan() {
     let permits = Semaphore::new(1);

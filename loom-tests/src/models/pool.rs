@@ -216,7 +216,7 @@ pub(super) fn pool_ended_against_work() {
         reached("swept by the ender");
     }
     sender.join();
-    assert_eq!(pool.taken.load(Relaxed), 1, "work is left that nobody looks for");
+    assert_eq!(pool.taken.load(Relaxed), 1, "work is left that no worker looks for");
 }
 
 /// Returns an object for a slot.

@@ -162,14 +162,14 @@ pub(super) fn r5_unclaimed() {
     let kept = Arc::new(answerer);
     let gives = kept.clone();
     let thread = spawn(move || {
-        assert!(gives.accept(), "nobody cancels");
+        assert!(gives.accept(), "it is not cancelled");
         // SAFETY: it was won just now, and is answered once.
         unsafe { gives.answer(Ok(answer)) };
     });
     let _ = asker.watch(Waiter::Thread(current()));
     drop(asker);
     thread.join();
-    assert!(gone.load(Relaxed), "an answer that nobody takes stays");
+    assert!(gone.load(Relaxed), "an answer that is not taken stays");
     drop(Arc::into_inner(kept).expect("the thread is gone"));
 }
 

@@ -370,7 +370,7 @@ pub(super) fn room_forgotten() {
                 reached("turned away");
                 add(&shared.books.returned);
             }
-            Poll::Pending => panic!("nobody has seen the waiter"),
+            Poll::Pending => panic!("the waiter was not seen"),
         }
     }
     shared.finish();

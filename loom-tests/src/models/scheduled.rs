@@ -190,7 +190,7 @@ pub(super) fn r8_claimed_beside_its_entry() {
                 log.handle(mail);
                 theirs.header().word.load().is_scheduled()
             });
-            if beside.expect("nobody stops it") && no == 2 {
+            if beside.expect("it is not stopped") && no == 2 {
                 reached("claimed beside its entry");
             }
         }
@@ -525,7 +525,7 @@ pub(super) fn r8_one_step() {
     let mine = word.schedule().is_some();
     thread.join();
     let theirs = owned.load(Relaxed) == 1;
-    assert!(mine != theirs, "pending, and nobody comes: {:?}", word.load());
+    assert!(mine != theirs, "pending, and no thread comes: {:?}", word.load());
     assert_eq!(state.read(), 1 + u32::from(theirs));
 }
 

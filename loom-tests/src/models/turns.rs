@@ -196,7 +196,7 @@ pub(super) fn turn_stopped() {
     match shared.answered(reply) {
         Err(AskError::Aborted(_)) => reached("cut"),
         Err(AskError::Refused(_, _)) => reached("not begun"),
-        answer => panic!("nobody has woken it: {answer:?}"),
+        answer => panic!("it was not woken: {answer:?}"),
     }
     drop(place.waker.lock().take());
     shared.finish_ended(&ends.expect("built"));
@@ -559,7 +559,7 @@ pub(super) fn turn_at_the_end_of_its_queue() {
     queue.run_one();
     thread.join();
     queue.run_until_idle();
-    assert!(reply.is_ready(), "nobody is answered");
+    assert!(reply.is_ready(), "none is answered");
     drop(place.waker.lock().take());
     assert_eq!(shared.answered(reply), Err(AskError::Aborted(ActorName::ANY)));
     assert!(shared.actor.is_closed());
@@ -589,7 +589,7 @@ pub(super) fn second_turn_at_the_end_of_its_queue() {
     queue.run_one();
     thread.join();
     queue.run_until_idle();
-    assert!(reply.is_ready(), "nobody is answered");
+    assert!(reply.is_ready(), "none is answered");
     drop(place.waker.lock().take());
     assert_eq!(shared.answered(reply), Err(AskError::Aborted(ActorName::ANY)));
     assert!(shared.actor.is_closed());

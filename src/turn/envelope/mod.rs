@@ -1,4 +1,4 @@
-//! The kinds of messages, as the mailbox sees them: how each is run, given back, and told of a
+//! The kinds of messages, as the mailbox sees them: how each is run, given back, and informed of a
 //! panic.
 //!
 //! | kind                            | lies in            | result goes to             | not run: goes to              | panicked                |

@@ -69,7 +69,7 @@ fn shipped_crate(rounds: u64) -> usize {
     run
 }
 
-/// The same source files on the atomics of this package: undisturbed first, then with delays.
+/// The shipped files on the atomics of this package: undisturbed first, then with delays.
 fn floors(rounds: u64) -> usize {
     let mut run = 0;
     for seed in 0..=4 {

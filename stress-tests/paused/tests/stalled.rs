@@ -168,7 +168,10 @@ fn stopped_behind_a_turn(
         turn.take().into_iter().for_each(Turn::end); // returns: the drainer does not wait for the stopped thread
         let accepted = others_send(&actor);
         assert!(!gate.is_finished());
-        assert!(actor.is_idle(), "{name} stopped before {step:?}: nobody may own the mailbox now");
+        assert!(
+            actor.is_idle(),
+            "{name} stopped before {step:?}: no thread may own the mailbox now"
+        );
         assert_eq!(
             actor.with(|state| state.others).unwrap(),
             accepted,

@@ -49,7 +49,7 @@ pub(crate) struct Report {
     pub(crate) events: usize,
     /// Places that an execution has passed.
     pub(crate) reached: BTreeSet<&'static str>,
-    /// What each execution has noted at its end.
+    /// The notes of each execution at its end.
     pub(crate) outcomes: BTreeSet<Vec<u64>>,
     /// The search was given up at its limit.
     pub(crate) is_cut: bool,
@@ -82,7 +82,7 @@ struct Run {
     next: [Option<Step>; MOST_THREADS],
     answer: Option<Answer>,
     jobs: [Option<Body>; MOST_THREADS],
-    /// Where each thread waits to be unparked.
+    /// The place where each thread waits to be unparked.
     tokens: Vec<usize>,
     cells: Vec<[Clock; 2]>,
     /// The run is over: what is left of its threads is unwound.
@@ -114,7 +114,7 @@ struct Over;
 /// Unwinds a run whose executions are found in another order.
 struct Redundant;
 
-/// What a run does next.
+/// The next step of a run.
 enum Next {
     /// This thread has its answer.
     Step(usize),

@@ -23,7 +23,7 @@ const MOST_EVENTS: usize = 128;
 /// A set of events.
 pub(crate) type Set = u128;
 
-/// How many events of each thread come before something.
+/// The numbers of each thread's events that come before something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Clock(pub(crate) [u8; MOST_THREADS]);
 
@@ -138,7 +138,7 @@ pub(crate) struct Event {
     pub(crate) written: u64,
     /// The events that happen before it.
     pub(crate) before: Set,
-    /// What a reader of this write acquires.
+    /// The events that a reader of this write acquires.
     released: Clock,
     site: &'static Location<'static>,
 }
@@ -146,11 +146,11 @@ pub(crate) struct Event {
 /// A thread, as far as it has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Thread {
-    /// What happens before its next event.
+    /// The events that happen before its next one.
     pub(crate) clock: Clock,
-    /// What its last release fence releases.
+    /// The events that its last release fence releases.
     fenced: Clock,
-    /// What its next acquire fence acquires.
+    /// The events that its next acquire fence acquires.
     acquirable: Clock,
     /// The step that its last event was.
     last: usize,
@@ -166,7 +166,7 @@ pub(crate) struct Place {
     mask: u64,
 }
 
-/// What an operation that was added has for its thread.
+/// The result of an added operation for its thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) read: u64,
@@ -465,7 +465,7 @@ impl Graph {
         self.threads[parent].clock.join(&clock);
     }
 
-    /// What makes an execution another one: the events of each thread, the writes that they read
+    /// The identity of an execution: the events of each thread, the writes that they read
     /// from, and the modification orders.
     pub(crate) fn shape(&self) -> Vec<Trait> {
         let name = |event: &usize| (self.events[*event].thread, self.events[*event].number);

@@ -1,4 +1,4 @@
-//! Where drains go whose actor has no executor: each to a thread of its own. A turn that sleeps
+//! Drains of actors without an executor: each to a thread of its own. A turn that sleeps
 //! keeps no other drain from running, as in the pool of the product, which compensates.
 
 use std::cell::RefCell;

@@ -3,13 +3,13 @@
 //!
 //! The floors are copies of the shipped files, on a [`sync`] of their own. Atomics are sequentially
 //! consistent here: orderings are the business of loom's models, and of their gate. What is looked
-//! for here are wrong *steps*: a wake-up that nobody gives, a message that is lost or runs twice, a
+//! for here are wrong *steps*: a wake-up that is not given, a message that is lost or runs twice, a
 //! future that stays, memory that is used after its end. A model that passes is not proven: it was
-//! right in so many schedules.
+//! right in that number of schedules.
 //!
 //! | variable       | what it does                                     |
 //! |----------------|--------------------------------------------------|
-//! | `SHAPES_TIMES` | so many times as many schedules                  |
+//! | `SHAPES_TIMES` | a factor of the number of schedules              |
 //! | `SHAPES_SEED`  | this seed instead of the four                    |
 //! | `SHAPES_PLANT` | with this bug of `planted.txt`                   |
 //!

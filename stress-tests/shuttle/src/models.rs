@@ -81,7 +81,7 @@ fn polled<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What has become of a message. It orders nothing, and is no point at which others go on.
+/// The outcome of a message. It orders nothing, and is no point at which others go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Fate {
@@ -99,7 +99,7 @@ enum Fate {
 #[derive(Clone, Debug)]
 struct Fated(Arc<AtomicU8>);
 
-/// The same, in the message.
+/// The part of it that is in the message.
 struct Token(Fated);
 
 /// All messages of a schedule.
@@ -187,7 +187,7 @@ fn answers() {
     check("answers", 3_000, answers::answers);
 }
 
-/// What each model has to find.
+/// The planted bugs that each model has to find.
 const FOUND: &[(&str, &[&str])] = &[
     (
         "turns",
@@ -231,7 +231,7 @@ fn planted_bugs_are_found() {
     }
 }
 
-/// Which model finds which planted bug: `-- --ignored --nocapture`.
+/// A table of the models that find each planted bug: `-- --ignored --nocapture`.
 #[test]
 #[ignore = "it takes minutes"]
 fn hunt() {

@@ -1,4 +1,4 @@
-//! How models are run: with schedules drawn at random, and with the priorities of PCT (Burckhardt,
+//! The runner of models: schedules drawn at random, and with the priorities of PCT (Burckhardt,
 //! Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler with Probabilistic Guarantees of Finding
 //! Bugs, 2010), from seeds that are the same each time.
 
@@ -12,13 +12,13 @@ use crate::sync;
 
 /// A planted bug is shown by a process of its own, which may end in any way.
 const PLANT: &str = "SHAPES_PLANT";
-/// So many times as many schedules.
+/// The factor of the number of schedules.
 const TIMES: &str = "SHAPES_TIMES";
 /// One other seed.
 const SEED: &str = "SHAPES_SEED";
 
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
-/// The depth of a bug that PCT promises to find: so many steps of different threads, in one order.
+/// The depth of a bug that PCT promises to find: steps of different threads, in one order.
 const DEPTHS: [usize; 2] = [3, 6];
 
 fn variable(name: &str) -> Option<String> {
@@ -52,7 +52,7 @@ impl Drop for Again<'_> {
     }
 }
 
-/// Runs a model in so many schedules of each kind, in equal parts from each seed.
+/// Runs a model in this number of schedules of each kind, in equal parts from each seed.
 pub(crate) fn check(name: &str, schedules: usize, model: fn()) {
     if let Some(bug) = variable(PLANT) {
         if !super::BUGS.contains(&&*bug) {
@@ -87,7 +87,7 @@ fn run(scheduler: impl Scheduler + 'static, model: fn()) {
     sync::settle();
 }
 
-/// Is that planted bug found by that model?
+/// True if that model finds that planted bug.
 pub(crate) fn finds(model: &str, bug: &str) -> bool {
     let out = Command::new(std::env::current_exe().expect("it runs"))
         .args(["--exact", &format!("models::{model}"), "--nocapture", "--test-threads", "1"])

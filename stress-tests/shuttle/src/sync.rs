@@ -53,7 +53,7 @@ pub(crate) mod cell {
     #[derive(Debug)]
     pub(crate) struct UnsafeCell<T> {
         value: std::cell::UnsafeCell<T>,
-        /// So many read; -1: one writes.
+        /// The number of readers; -1: one writes.
         inside: Cell<isize>,
     }
 

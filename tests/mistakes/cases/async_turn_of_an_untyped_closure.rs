@@ -1,4 +1,4 @@
-//! The same, with the type of its argument left out.
+//! An untyped async closure, with the type of its argument left out.
 use turnwise::Actor;
 
 fn main() {

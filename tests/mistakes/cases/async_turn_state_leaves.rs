@@ -1,4 +1,4 @@
-//! What a turn answers outlives the turn: it is no part of the state. A clone may leave.
+//! The answer of a turn outlives the turn: it is no part of the state. A clone may leave.
 use turnwise::Actor;
 
 fn main() {

@@ -1,4 +1,4 @@
-//! A message that nobody waits for outlives the call: it borrows nothing. `with` may.
+//! A message that is not waited for outlives the call: it borrows nothing. `with` may.
 use turnwise::Actor;
 
 fn main() {

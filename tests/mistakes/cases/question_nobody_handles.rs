@@ -1,4 +1,4 @@
-//! The same, asked.
+//! A question without a handler.
 use turnwise::Actor;
 
 struct Account;

@@ -1,4 +1,4 @@
-//! The same, as a recipient.
+//! A recipient of a message without a handler.
 use turnwise::{Actor, Recipient};
 
 struct Account;

@@ -1,4 +1,4 @@
-//! What does a decision cost, against a mutex around the same?
+//! The cost of a decision, beside that of a mutex around the same.
 //!
 //! A decision looks into the table of who is in, works for 65 ns in place of an entry's row, and
 //! writes the table. Short trials in which the contestants take turns in one process; per round the
@@ -25,7 +25,7 @@ use turnwise_locks::admission::{Admission, CommitError, Ledger};
 
 use race::{Contestant, Line, Work, lines, race, race_all};
 
-/// What is wanted.
+/// Arguments of the program.
 pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) quick: bool,
@@ -183,7 +183,7 @@ fn admitted(threads: u64, decisions: u64, seats: u64, work: Work, window: usize)
     })
 }
 
-/// What the mutex version tells: as much as an admission does.
+/// An answer of the mutex version, with as much in it as that of an admission.
 enum Told {
     In(u64),
     Closed,
@@ -251,7 +251,7 @@ impl Options {
         Ok(options)
     }
 
-    /// How many decisions a trial has that takes some 20 ms.
+    /// The number of decisions in a trial of some 20 ms.
     fn length(&self, nanoseconds: f64) -> u64 {
         if self.quick { 64 } else { (20e6 / (nanoseconds + 150.0)) as u64 }
     }

@@ -24,11 +24,11 @@ const MAP: &str = "map of tokio mutexes that stay";
 const LOCKABLE: &str = "lockable";
 const TIMED: &str = "tokio, and a timer";
 
-/// Mutexes by key, counted: whoever is the last takes it out.
+/// Mutexes by key, counted: the last user removes it.
 #[derive(Clone, Default)]
 struct Counted(Arc<DashMap<u64, Entrants>>);
 
-/// So many hold a mutex or wait for it.
+/// The number of threads that hold it or wait for it.
 type Entrants = (usize, Arc<Mutex<()>>);
 
 impl Counted {
@@ -61,7 +61,7 @@ fn task<F: Future<Output = ()>>(runtime: &Runtime, operations: u64, f: F) -> f64
     begun.elapsed().as_nanos() as f64 / operations as f64
 }
 
-/// Lock and unlock, nobody else there: a key that was never used, each time.
+/// Lock and unlock, uncontended: a key that was never used, each time.
 fn fresh(options: &Options) -> Vec<Line> {
     let (runtime, locks, next) = (alone(), Locks::new(), AtomicU64::new(0));
     let ours = Contestant::new(OURS, move |operations| {

@@ -1,4 +1,4 @@
-//! What does a run by key cost, against the locks by key that others write?
+//! The cost of a run by key, beside other locks by key.
 //!
 //! Short trials in which all contestants take turns in one process, so that a change of the
 //! machine's pace meets all of them; per round the ratio to each rival, over the rounds the
@@ -19,7 +19,7 @@ mod subjects;
 
 use race::Line;
 
-/// What is wanted.
+/// Arguments of the program.
 pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) quick: bool,

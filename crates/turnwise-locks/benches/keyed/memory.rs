@@ -1,4 +1,4 @@
-//! What keys take, and what they leave.
+//! Memory of keys: while they are used, and after.
 
 use std::process::Command;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn once(many: u64) {
     assert_eq!(keyed.len(), 0);
 }
 
-/// Keys of eight bytes with a state of eight that nobody uses, with an executor and a clock that
+/// Unused keys of eight bytes with a state of eight, with an executor and a clock that
 /// they share.
 fn idle(what: &str, many: u64, state: impl Fn(KeyedBuilder<u64>) -> KeyedBuilder<u64, u64>) {
     let pool = ThreadPool::builder().threads(1).build().expect("a thread");

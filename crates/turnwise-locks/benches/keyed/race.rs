@@ -8,7 +8,7 @@ use crate::Options;
 /// So long a trial takes.
 const TRIAL: Duration = Duration::from_millis(20);
 
-/// One contestant: it does so many operations, and says how many nanoseconds they have taken each.
+/// One contestant: it does a number of operations, and returns the nanoseconds that each has taken.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     trial: Box<dyn Fn(u64) -> f64>,
@@ -33,7 +33,7 @@ pub(crate) struct Line {
     pub(crate) aim: Option<f64>,
 }
 
-/// What must be reached, and what should.
+/// The name of a ratio, its limit, and its goal.
 pub(crate) type Bar = (&'static str, f64, f64);
 
 /// Runs all contestants in turn, round after round. The first is compared with each of the others;
@@ -48,7 +48,7 @@ pub(crate) fn race(
     lines(work, &contestants.iter().map(|one| one.name).collect::<Vec<_>>(), &took, bars)
 }
 
-/// The same, without the comparing: what each trial of each took.
+/// Runs them without comparing: the time of each trial of each.
 pub(crate) fn race_all(options: &Options, contestants: &[Contestant]) -> Vec<Vec<f64>> {
     let operations: Vec<u64> = contestants.iter().map(|one| length(options, one)).collect();
     let mut took = vec![Vec::new(); contestants.len()];
@@ -62,7 +62,7 @@ pub(crate) fn race_all(options: &Options, contestants: &[Contestant]) -> Vec<Vec
     took
 }
 
-/// How many operations a trial of this one has.
+/// The number of operations in a trial of this one.
 fn length(options: &Options, one: &Contestant) -> u64 {
     if options.quick {
         return 64;
@@ -105,7 +105,7 @@ pub(crate) fn median(of: impl Iterator<Item = f64>) -> f64 {
 pub(crate) struct Work(u32);
 
 impl Work {
-    /// As much as takes so many nanoseconds on this machine, alone.
+    /// As much as takes this time in nanoseconds on this machine, alone.
     pub(crate) fn of(nanoseconds: f64) -> Self {
         let step = |steps| {
             let begun = Instant::now();

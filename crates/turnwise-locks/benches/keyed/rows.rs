@@ -15,14 +15,14 @@ use crate::Options;
 use crate::race::{Bar, Contestant, Line, Work, lines, race};
 use crate::subjects::{Counted, OneMutex, Ours, Pinned, Pool, Shard, Subject};
 
-/// Nanoseconds of each of so many operations that `f` does.
+/// Nanoseconds of each of these operations, which `f` does.
 fn each(operations: u64, f: impl FnOnce(u64)) -> f64 {
     let begun = Instant::now();
     f(operations);
     begun.elapsed().as_nanos() as f64 / operations as f64
 }
 
-/// So many threads do so many operations each, all told, begun together: the wall time for each.
+/// Operations divided among threads that begin together: the wall time for each operation.
 fn together(threads: u64, operations: u64, f: impl Fn(u64, u64) + Send + Sync) -> f64 {
     let share = operations.div_ceil(threads);
     let start = Barrier::new(threads as usize + 1);
@@ -78,7 +78,7 @@ pub(crate) fn fresh(options: &Options) -> Vec<Line> {
     table
 }
 
-/// One key that is pinned, and nobody else there.
+/// One key that is pinned, uncontended.
 pub(crate) fn pinned(options: &Options) -> Vec<Line> {
     fn one<S: Subject>() -> Contestant {
         let subject = S::new();

@@ -20,14 +20,14 @@ const POLLING: &str = "asking each 0.1 s";
 
 const SLOTS: usize = 8;
 
-/// What most programs have: permits, and the numbers that are free.
+/// The usual way: permits, and a list of free numbers.
 #[derive(Clone)]
 struct Numbers {
     permits: Arc<Semaphore>,
     free: Arc<Mutex<Vec<usize>>>,
 }
 
-/// Dropped in this order: whoever is let in finds a number.
+/// Dropped in this order: a thread that is let in finds a number.
 struct Number {
     number: usize,
     free: Arc<Mutex<Vec<usize>>>,
@@ -88,7 +88,7 @@ fn alone(options: &Options) -> Vec<Line> {
     let theirs = Contestant::new(NUMBERS, move |operations| {
         many(operations, || drop(block_on(numbers.acquire())))
     });
-    race(options, "slot, released, nobody else", &[ours, theirs], &[])
+    race(options, "slot, released, uncontended", &[ours, theirs], &[])
 }
 
 /// More threads than slots. Where a hold takes no time, a thread is through before the next one

@@ -1,4 +1,4 @@
-//! Whoever runs a closure alone among those of its key, and forgets keys that nobody uses.
+//! Registries that run a closure alone among those of its key, and forget unused keys.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use lockable::LockPool;
 use parking_lot::Mutex;
 use turnwise_locks::{Key, Keyed, Limits};
 
-/// What is compared.
+/// A registry that is compared.
 pub(crate) trait Subject: Send + Sync + 'static {
     const NAME: &'static str;
 
@@ -18,12 +18,12 @@ pub(crate) trait Subject: Send + Sync + 'static {
     /// Runs a closure alone among those of its key, and waits for that.
     fn run(&self, key: u64, f: impl FnOnce() + Send);
 
-    /// The same, not waited for, if it can be.
+    /// Starts a run without waiting for it, if that is possible.
     fn start(&self, key: u64, f: impl FnOnce() + Send + 'static) {
         self.run(key, f);
     }
 
-    /// How many keys it still knows.
+    /// The number of keys that it still knows.
     fn len(&self) -> usize;
 }
 
@@ -50,8 +50,8 @@ impl Subject for Ours {
     }
 }
 
-/// A map of mutexes, from which whoever is the last takes his own: what most programs have that
-/// lock by key and do not leak.
+/// A map of mutexes, from which the last user of a mutex removes it: the usual way to lock by key
+/// without a leak.
 pub(crate) struct Counted(DashMap<u64, Arc<Mutex<()>>>);
 
 impl Subject for Counted {

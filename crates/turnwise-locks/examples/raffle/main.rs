@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     };
     let printed = if options.json { report.print_json() } else { report.print_tables() };
     match printed {
-        // Whoever read the output has seen enough.
+        // The reader of the output has seen enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("raffle: {error}");
             return ExitCode::FAILURE;

@@ -9,32 +9,32 @@ use clap::builder::RangedU64ValueParser;
 #[derive(Parser, Debug)]
 #[command(name = "raffle")]
 pub(crate) struct Options {
-    /// How many apply, all at once
+    /// Number of applicants, all at once
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub(crate) entrants: usize,
-    /// How many may be in
+    /// Number of seats
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub(crate) seats: u64,
     /// Real threads that apply, each for its share of the entrants [default: one per entrant, 4096
     /// at most]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     threads: Option<usize>,
-    /// How long it takes to write an entry: 66.7ms, 5s, 100us
+    /// Time to write an entry: 66.7ms, 5s, 100us
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = time)]
     pub(crate) service: Duration,
-    /// How long it takes to commit entries
+    /// Time to commit entries
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = time)]
     pub(crate) commit: Duration,
-    /// How long an applicant waits for a turn [default: as long as it takes]
+    /// Time that an applicant waits for a turn [default: as long as it takes]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
     /// Refuse applicants at once whose turn is not to be expected in time
     #[arg(long, requires = "wait", conflicts_with_all = ["without_lock", "mutex"])]
     pub(crate) refuse_early: bool,
-    /// How many are committed together, at most
+    /// Number of entries in a commit, at most
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000), conflicts_with_all = ["without_lock", "mutex"])]
     pub(crate) group: usize,
-    /// So many of the entrants come under the name of another
+    /// Number of entrants that come under the name of another
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) duplicates: usize,
     /// Writing each Nth entry fails
@@ -64,12 +64,12 @@ impl Options {
         (entrant % self.names()) as u64
     }
 
-    /// How many names there are.
+    /// The number of names.
     pub(crate) fn names(&self) -> usize {
         self.entrants - self.duplicates.min(self.entrants - 1)
     }
 
-    /// Can an applicant be turned away, or fail, while there are seats?
+    /// True if an applicant may be refused, or fail, while there are seats.
     pub(crate) fn is_certain(&self) -> bool {
         self.wait.is_none() && self.fail_every.is_none() && self.panic_every.is_none()
     }

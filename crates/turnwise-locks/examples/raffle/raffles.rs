@@ -15,7 +15,7 @@ use turnwise_locks::admission::{Admission, CommitError, Ledger, Refused};
 
 use crate::options::Options;
 
-/// What an applicant was told.
+/// The answer to an applicant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     In {
@@ -37,9 +37,9 @@ pub(crate) const PLANNED: &str = "the disk is on fire, as was asked for";
 
 /// A way to hold a raffle.
 pub(crate) trait Raffle: Sync {
-    /// Applies; what it was told, and when the call had returned that takes the place in the queue.
+    /// Applies: the answer, and when the call had returned that takes the place in the queue.
     fn apply(&self, name: u64) -> (Told, Instant);
-    /// How many are in, by its own count.
+    /// The number of those who are in, by its own count.
     fn count(&self) -> u64;
 }
 
@@ -50,7 +50,7 @@ fn pretend(time: Duration) {
     }
 }
 
-/// Where the admission writes its entries: a list, with the times of a database.
+/// The ledger of the admission: a list, with the times of a database.
 struct Book {
     rows: Rows,
     open: Vec<(u64, u64)>,

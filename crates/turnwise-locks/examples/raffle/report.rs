@@ -1,4 +1,4 @@
-//! What came of it: is it right, and how long has it taken?
+//! The result: whether it is right, and the times.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -14,13 +14,13 @@ pub(crate) struct Answer {
     pub(crate) told: Told,
     /// Before the call.
     pub(crate) called: Instant,
-    /// When it had its place in the queue.
+    /// The moment at which it had its place in the queue.
     pub(crate) applied: Instant,
-    /// When it was told.
+    /// The moment of its answer.
     pub(crate) ended: Instant,
 }
 
-/// All that is to be told.
+/// All that is reported.
 pub(crate) struct Report<'a> {
     pub(crate) options: &'a Options,
     pub(crate) way: &'static str,
@@ -44,14 +44,14 @@ impl Report<'_> {
         self.options.entrants - self.answers.len()
     }
 
-    /// Has nobody who had a place in the queue before another applied come behind that one?
+    /// True if each that had a place in the queue before another applied is before that one.
     fn in_order(&self) -> bool {
         let mut answers: Vec<_> = self
             .answers
             .iter()
             .filter_map(|answer| match answer.told {
                 Told::In { place } => Some((answer, place)),
-                // Whoever finds it closed came after all that are in.
+                // Those that found it closed came after all that are in.
                 Told::Closed => Some((answer, u64::MAX)),
                 _ => None,
             })
@@ -69,7 +69,7 @@ impl Report<'_> {
         })
     }
 
-    /// What is wrong.
+    /// Errors in the result.
     pub(crate) fn wrong(&self) -> Vec<String> {
         let Report { options, rows, count, .. } = self;
         let (accepted, seats) = (self.accepted(), options.seats);
@@ -181,7 +181,7 @@ fn percentile(sorted: &[u64], part: f64) -> f64 {
     sorted.get(at.min(last)).map_or(0.0, |&nanos| nanos as f64)
 }
 
-/// How many were answered how soon, by factors of two or more, in a dozen lines at most.
+/// A histogram of the times, by factors of two or more, in a dozen lines at most.
 fn histogram(out: &mut impl Write, sorted: &[u64]) -> io::Result<()> {
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Ok(()) };
     let class = |nanos: u64| nanos.max(1).ilog2();

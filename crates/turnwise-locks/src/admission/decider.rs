@@ -87,7 +87,7 @@ struct Pass<Id, R, E> {
     open: bool,
     /// Those entered.
     entered: u64,
-    /// Whom to tell, in their order.
+    /// Applicants to be answered, in their order.
     pledges: Vec<Pledge<Id, R, E>>,
     /// It ends when it has this number of pledges.
     most: usize,

@@ -303,7 +303,7 @@ where
     }
 
     /// Takes no new applications, and refuses those that wait ([`Refused::Gone`]). Those whose turn
-    /// has come are committed and told. Lock-free; waits for nothing.
+    /// has come are committed and answered. Lock-free; waits for nothing.
     ///
     /// # Examples
     /// ```

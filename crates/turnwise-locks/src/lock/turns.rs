@@ -135,7 +135,7 @@ pub(super) struct Ask {
     pub(super) end: Option<End>,
 }
 
-/// The end of a request, told when this is dropped.
+/// The end of a request, reported when this is dropped.
 pub(super) struct End(pub(super) Arc<OnceLock<()>>);
 
 impl Drop for End {

@@ -1,4 +1,4 @@
-//! Which tick it is, and when the next one begins.
+//! Schedules: the tick at a time, and when the next one begins.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the tests of lock objects share.
+//! Helpers of the tests of lock objects.
 
 #![allow(dead_code, unreachable_pub, reason = "each file of tests uses some of it")]
 

@@ -17,7 +17,7 @@ use super::world::{
     is_outermost, is_quiet, limits, misbehave, of, once_in, planned, short, swallow, waker,
 };
 
-/// What lies about.
+/// A value that a program keeps, for any of its threads.
 pub(crate) enum Thing {
     Run(Run<usize>, Arc<Fate>),
     Pin(Key<Name, State>, usize),
@@ -71,13 +71,13 @@ impl Drop for KeptValue {
     }
 }
 
-/// What is asked for.
+/// A request for a hold.
 pub(crate) struct Ask<A> {
     asked: A,
     hold: Hold,
 }
 
-/// What is held, and counted so.
+/// A hold that is counted.
 pub(crate) struct Kept<G> {
     guard: Option<G>,
     hold: Hold,
@@ -101,7 +101,7 @@ impl<G: Grip> Kept<G> {
         self.guard.take().expect("it holds")
     }
 
-    /// Is what it guards still its own?
+    /// True if the guarded object is still its own.
     fn look(&self) {
         let fenced = match self.hold.what {
             What::Lock => &self.world.fenced[0][self.hold.key],
@@ -128,14 +128,14 @@ impl<G> Drop for Kept<G> {
     }
 }
 
-/// What all requests have in common.
+/// The methods that all requests have.
 pub(crate) trait Waits {
     type Guard: Grip;
     fn waits(&mut self, limit: Duration) -> Option<Result<Self::Guard, LockError>>;
     fn polled(&mut self, world: &Arc<World>) -> Option<Result<Self::Guard, LockError>>;
 }
 
-/// What all guards have in common.
+/// The methods that all guards have.
 pub(crate) trait Grip {
     fn fence(&self) -> Fence;
     fn is_lost(&self) -> bool;
@@ -193,7 +193,7 @@ fn polled<F: Future + Unpin>(future: &mut F, world: &Arc<World>) -> Option<F::Ou
     got
 }
 
-/// What is in a slot after one has looked at a request.
+/// The content of a slot after a look at a request.
 fn ask<A: Waits>(
     mut ask: Ask<A>,
     world: &Arc<World>,
@@ -225,7 +225,7 @@ fn ask<A: Waits>(
     }
 }
 
-/// What is in a slot after a guard was used. Without leases nothing is lost.
+/// The content of a slot after a guard was used. Without leases nothing is lost.
 fn keep<G: Grip>(kept: Kept<G>, world: &Arc<World>, held: fn(Kept<G>) -> Thing) -> Option<Thing> {
     let strict = world.plan.is_strict();
     // All of these but the drop may wait for a turn of the lock.
@@ -267,7 +267,7 @@ fn keep_writer(kept: Kept<WriteGuard<Name>>, world: &Arc<World>) -> Option<Thing
         return keep(kept, world, Thing::Writer);
     }
     let hold = Hold { what: What::Read, ..kept.hold };
-    // From here on it counts as a reader, and nobody else is in yet.
+    // From here on it counts as a reader, and no other is in yet.
     let writer = kept.let_go();
     hold.begins(world);
     Some(Thing::Reader(Kept { guard: Some(writer.downgrade()), hold, world: world.clone() }))
@@ -730,7 +730,7 @@ fn on_permits(world: &Arc<World>) -> Option<Thing> {
         }
         5 if !is_quiet() && leases => {
             let got = world.permits.drain().ok()?;
-            // So many as there were.
+            // As many as there were.
             Some(Thing::Permit(Kept::new(got, hold(0), world)))
         }
         6 if leases => {

@@ -1,4 +1,4 @@
-//! What a program has: its registries, the ledger of what was sent and what lives, and the user
+//! The parts of a program: its registries, the ledger of what was sent and what lives, and the user
 //! code that misbehaves.
 
 use std::cell::Cell;
@@ -27,12 +27,12 @@ pub(crate) const PERMITS: u64 = 3;
 /// The rate of each key.
 pub(crate) const BURST: u32 = 2;
 const PERIOD: Duration = Duration::from_micros(10);
-/// What a writer counts, among readers.
+/// The count of a writer, among readers.
 const WRITER: isize = 1 << 16;
 
-/// How much has happened, in all programs: who waits for ever draws nothing.
+/// The number of events in all programs: a thread that waits for ever draws nothing.
 pub(crate) static PROGRESS: AtomicU64 = AtomicU64::new(0);
-/// Which program runs: threads that are not its own draw anew with each.
+/// The number of the program that runs: threads that are not its own draw anew with each.
 pub(crate) static PROGRAM: AtomicU64 = AtomicU64::new(0);
 /// User code behaves: for the questions at the end of a program.
 pub(crate) static TAME: AtomicBool = AtomicBool::new(false);
@@ -42,7 +42,7 @@ pub(crate) static CURRENT: Mutex<Weak<World>> = Mutex::new(Weak::new());
 thread_local! {
     /// Of which program, and what was drawn last.
     static RANDOM: Cell<(u64, u64)> = const { Cell::new((0, 1)) };
-    /// How deep in calls that have called back.
+    /// The depth of calls that have called back.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// In code that a lock's own turn may run: if it waited for others, they might for that turn.
     static QUIET: Cell<bool> = const { Cell::new(false) };
@@ -57,7 +57,7 @@ fn mixed(seed: u64) -> u64 {
     seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// One of so many.
+/// One of this number.
 pub(crate) fn of(many: usize) -> usize {
     PROGRESS.fetch_add(1, Relaxed);
     let program = PROGRAM.load(Relaxed);
@@ -100,7 +100,7 @@ pub(crate) fn planned() {
     if once_in(8) { resume_unwind(Box::new(Snag)) } else { resume_unwind(Box::new("planned")) }
 }
 
-/// Runs what may panic; whoever is told of the panic drops its payload, and that may panic again.
+/// Runs code that may panic. The drop of the payload may panic again.
 pub(crate) fn swallow(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
@@ -120,7 +120,7 @@ pub(crate) fn finally(f: impl FnOnce(), then: impl FnOnce()) {
     }
 }
 
-/// What a program is about.
+/// The subject of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     Runs,
@@ -140,7 +140,7 @@ enum Time {
     Faulty,
 }
 
-/// What a seed says, before its first step.
+/// The plan of a seed, before its first step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) about: About,
@@ -194,13 +194,13 @@ impl Plan {
         self.time == Time::Faulty
     }
 
-    /// Nobody but the holder ends a hold.
+    /// Only the holder ends a hold.
     pub(crate) fn is_strict(&self) -> bool {
         matches!(self.about, About::Locks | About::Permits)
     }
 }
 
-/// What lives, and is counted.
+/// Counts of values that live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Closure,
@@ -225,13 +225,13 @@ impl Drop for Token {
     }
 }
 
-/// What became of the closures that were sent, all in all.
+/// Totals of the closures that were sent.
 #[derive(Default)]
 pub(crate) struct Sums {
     pub(crate) sent: AtomicUsize,
     pub(crate) ran: AtomicUsize,
     pub(crate) unrun: AtomicUsize,
-    /// As their callers were told: [`SAID`].
+    /// By the answers to their callers: [`SAID`].
     said: [AtomicUsize; 6],
 }
 
@@ -264,7 +264,7 @@ impl Sums {
     }
 }
 
-/// What of a program lies where any thread finds it.
+/// The part of a program that all threads share.
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) keyed: Keyed<Name, State>,
@@ -279,28 +279,28 @@ pub(crate) struct World {
     /// The runs of each key.
     lines: [Mutex<Line>; KEYS],
     pub(crate) owners: [Owner; 2],
-    /// What each of the locks, and of the writers, guards.
+    /// The object that each lock, and each writer, guards.
     pub(crate) fenced: [[Fenced<()>; KEYS]; 2],
     clock: Option<VirtualClock>,
     timers: Option<Timers>,
     inside: [AtomicBool; KEYS],
     states: [AtomicIsize; KEYS],
-    /// Who holds: locks, readers and writers, permits, values.
+    /// Holders: of locks, readers and writers, permits, values.
     held: [[AtomicIsize; KEYS]; 4],
     pub(crate) live: [AtomicIsize; 4],
     pub(crate) sums: Sums,
     pub(crate) lying: Mutex<Vec<Thing>>,
     pub(crate) fuel: AtomicIsize,
     pub(crate) over: AtomicBool,
-    /// Nobody needs the time any more.
+    /// No thread needs the time any more.
     pub(crate) done: AtomicBool,
-    /// Were runs, locks, readers and writers, permits, values closed?
+    /// True once runs, locks, readers and writers, permits, values were closed.
     pub(crate) closed: [AtomicBool; 5],
     /// Was something forgotten that keeps them: by key.
     pub(crate) forgotten: [[AtomicBool; KEYS]; 5],
-    /// So many runs were forgotten: each keeps the mailbox of its key, and the key in that.
+    /// Runs that were forgotten: each keeps the mailbox of its key, and the key in that.
     pub(crate) lost_runs: AtomicUsize,
-    /// So many values, and requests for some, were forgotten: each keeps two copies of its key.
+    /// Values, and requests for some, that were forgotten: each keeps two copies of its key.
     pub(crate) lost_values: AtomicUsize,
     findings: Mutex<Vec<String>>,
 }
@@ -425,7 +425,7 @@ impl World {
         std::mem::take(&mut self.findings.lock().unwrap())
     }
 
-    /// Time passes, on a clock that is moved by hand. Whoever does this runs nothing else: else all
+    /// Time passes, on a clock that is moved by hand. Its thread runs nothing else: else all
     /// that waits for a limit might wait for it.
     pub(crate) fn pass(&self) {
         while !self.done.load(SeqCst) {
@@ -450,7 +450,7 @@ impl World {
         self.live[kind as usize].load(SeqCst)
     }
 
-    /// How many keys of one of the registries may stay.
+    /// The number of keys of one of the registries that may stay.
     pub(crate) fn may_stay(&self, what: usize) -> usize {
         self.forgotten[what].iter().filter(|one| one.load(SeqCst)).count()
     }
@@ -585,7 +585,7 @@ impl Drop for Begins<'_> {
     }
 }
 
-/// What a guard holds.
+/// The hold of a guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
     pub(crate) what: What,
@@ -613,7 +613,7 @@ impl Hold {
         }
     }
 
-    /// Which registry, as in [`World::closed`].
+    /// The number of the registry, as in [`World::closed`].
     pub(crate) fn of(&self) -> usize {
         match self.what {
             What::Lock => 1,
@@ -631,7 +631,7 @@ impl Hold {
             What::Read => before < WRITER,
             What::Permit => before + one <= PERMITS as isize,
         };
-        // A value is nobody else's, whatever the plan is.
+        // A value has one holder, whatever the plan is.
         if (world.plan.is_strict() || self.what == What::Value) && !fits {
             world.finding(format!("{self:?} beside {before}"));
         }
@@ -772,7 +772,7 @@ impl Drop for State {
     }
 }
 
-/// Nobody else is inside of these keys.
+/// No other is inside of these keys.
 fn alone(world: &World, keys: &[usize], f: impl FnOnce()) {
     for &key in keys {
         if world.inside[key].swap(true, SeqCst) {
@@ -782,7 +782,7 @@ fn alone(world: &World, keys: &[usize], f: impl FnOnce()) {
     finally(f, || keys.iter().for_each(|&key| world.inside[key].store(false, SeqCst)));
 }
 
-/// User code: it does something else, and panics once in so many times.
+/// User code: it does something else, and panics once in a number of times.
 pub(crate) fn misbehave(world: &Arc<World>, panics: usize) {
     if DEPTH.get() < 3 && !TAME.load(SeqCst) {
         DEPTH.set(DEPTH.get() + 1);
@@ -796,18 +796,18 @@ pub(crate) fn misbehave(world: &Arc<World>, panics: usize) {
     }
 }
 
-/// The same, without waiting for anybody.
+/// Does so without a wait.
 pub(crate) fn misbehave_quietly(world: &Arc<World>, panics: usize) {
     let before = QUIET.replace(true);
     finally(|| misbehave(world, panics), || QUIET.set(before));
 }
 
-/// What is known of a closure.
+/// The known fate of a closure.
 #[derive(Default)]
 pub(crate) struct Fate {
     number: AtomicUsize,
     told: AtomicBool,
-    /// 0: nothing; [`RAN`], or [`NEVER`] if its caller was told so.
+    /// 0: nothing; [`RAN`], or [`NEVER`] by the answer to its caller.
     is: AtomicUsize,
     /// In whose line it is, if that is of one key.
     key: Option<usize>,
@@ -818,7 +818,7 @@ const RAN: usize = 1;
 const NEVER: usize = 2;
 
 impl Fate {
-    /// What its caller was told: each is told once.
+    /// The answer to its caller: one each.
     fn tell(&self, world: &World, said: usize) {
         if self.told.swap(true, SeqCst) {
             world.finding("a closure ended twice".into());
@@ -879,7 +879,7 @@ impl Fate {
     }
 }
 
-/// What a closure captures: it is there until the closure is gone.
+/// A captured value: it is there until the closure is gone.
 pub(crate) struct Body {
     token: Token,
     fate: Arc<Fate>,

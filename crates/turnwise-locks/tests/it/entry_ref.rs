@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 type OnClone = Box<dyn FnMut()>;
 
 thread_local! {
-    /// What the clone of a [`Name`] does.
+    /// The behaviour of the clone of a [`Name`].
     static ON_CLONE: RefCell<Option<OnClone>> = const { RefCell::new(None) };
 }
 

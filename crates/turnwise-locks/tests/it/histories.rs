@@ -1,4 +1,4 @@
-//! What threads have seen of lock objects is what one call after the other would have shown.
+//! Linearizability: threads see of lock objects what one call after the other would have shown.
 //!
 //! Threads use a lock for a short while and write down when each call began, when it returned, and
 //! what it said. `todc-utils` (Wing, Gong and Lowe) searches an order of those calls, within their
@@ -60,7 +60,7 @@ enum Op {
     Expire,
     /// Leases are over. What their holders had stays taken.
     Lose,
-    /// What was lost is free again.
+    /// A lost hold is free again.
     Reclaim,
     /// Holds are taken away from here on, one after the other: each release finds out whether its
     /// own was.
@@ -80,7 +80,7 @@ struct Hold {
     fence: Option<u64>,
 }
 
-/// What a lock is, without threads.
+/// A lock without threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Plain {
     holds: Vec<Hold>,
@@ -241,7 +241,7 @@ impl<const CAPACITY: u64> Specification for Room<CAPACITY> {
 /// A call: when it began, when it returned.
 type Call = (u64, u64, Op);
 
-/// Could it have happened like that, one call after the other?
+/// True if it could have happened like that, one call after the other.
 fn is_plain(calls: &[Call], capacity: u64) -> bool {
     let mut times: Vec<_> = calls
         .iter()
@@ -260,12 +260,12 @@ fn is_plain(calls: &[Call], capacity: u64) -> bool {
     }
 }
 
-/// What is tried out. A wait that ends without the lock is none.
+/// An operation that is tried. A wait that ends without the lock is none.
 trait Subject: Sync {
     type Asked: Send;
     type Held: Send;
     const CAPACITY: u64;
-    /// What is lost is free in the same step, or later in the same call.
+    /// A lost hold is free in the same step, or later in the same call.
     const EXPIRES_IN: &'static [Op] = &[Op::Expire];
     fn new(timed: bool) -> Self;
     fn enter(&self, weight: u64, limits: Limits) -> Self::Asked;
@@ -458,11 +458,11 @@ impl Subject for Numbered {
     }
 }
 
-/// What is wrong with a lock.
+/// A fault of a lock.
 const RIGHT: u8 = 0;
 /// The youngest is let in.
 const LIFO: u8 = 1;
-/// Now and then a release lets nobody in.
+/// Now and then a release lets none in.
 const LOST_GRANT: u8 = 2;
 /// The next one after an expiry has the fence of what is over.
 const OLD_FENCE: u8 = 3;
@@ -535,7 +535,7 @@ impl<const FAULT: u8> Subject for Wrong<FAULT> {
     }
     fn wait(&self, (request, limits): (u64, Limits)) -> Option<WrongHold> {
         let mut inner = self.0.lock().unwrap();
-        // Nobody waits for ever for a grant that was lost.
+        // No request waits for ever for a grant that was lost.
         let wait = if limits == Limits::wait(Duration::ZERO) { 0 } else { 100 };
         for _ in 0..=wait {
             if let Some(&fence) = inner.fences.get(&request) {
@@ -588,7 +588,7 @@ impl Random {
     }
 }
 
-/// What happens in a window, beside locking and releasing.
+/// Events in a window, beside locking and releasing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     /// Waits that end.
@@ -729,7 +729,7 @@ fn window<S: Subject>(beside: Beside, seed: u64) -> Vec<Call> {
     })
 }
 
-/// In so many windows: the first that could not have happened.
+/// The first of these windows that could not have happened.
 fn wrong_window<S: Subject>(beside: Beside, windows: u64) -> Option<Vec<Call>> {
     (0..windows).find_map(|seed| {
         let mut calls = window::<S>(beside, seed);
@@ -837,7 +837,7 @@ struct Row {
     position: u64,
 }
 
-/// Is the order of the positions one of those that the calls allow, with so many inside?
+/// Checks that the order of the positions is one that the calls allow, with this room inside.
 fn is_in_order(rows: &mut [Row], room: usize) -> Result<(), String> {
     // Who has its place before another asks is before it.
     rows.sort_by_key(|row| row.begun);

@@ -165,7 +165,7 @@ fn what_is_polled_inside_the_own_turn_holds_nothing() {
     let holder = permits.try_acquire(1).unwrap();
     let inside = permits.clone();
     let wakes = crate::common::Wakes::calling(move || {
-        // Its turn is behind this one: nobody can wait for it here.
+        // Its turn is behind this one: it cannot be waited for here.
         let mut acquire = inside.acquire_within(1, Limits::NONE);
         let told = poll(&mut acquire, std::task::Waker::noop());
         assert!(matches!(told, Some(Err(LockError::Deadlock { .. }))));

@@ -499,7 +499,7 @@ thread_local! {
     static IN_EQ: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// A key whose `Eq` and `Drop` do what they are told.
+/// A key whose `Eq` and `Drop` run given code.
 struct Odd(u32);
 
 impl PartialEq for Odd {
@@ -948,7 +948,7 @@ fn a_key_takes_as_many_waiting_runs_as_it_may() {
     assert_eq!(none.run(1, |()| 6), Ok(6));
 }
 
-/// A call that would wait for itself is told so, whatever room there is; one that leaves its run
+/// A call that would wait for itself is an error, whatever room there is; one that leaves its run
 /// to others is not.
 #[test]
 fn a_run_that_would_wait_for_itself_is_a_deadlock_without_room_too() {

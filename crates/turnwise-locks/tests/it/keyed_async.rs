@@ -236,7 +236,7 @@ fn the_wait_is_limited_behind_a_run_that_waits() {
     hand.pass(5 * MS);
     let timed_out = RunError::NotStarted(NotStarted::TimedOut { waited: 5 * MS, key: None });
     assert_eq!(polled(&mut late), Poll::Ready(Err::<(), _>(timed_out)));
-    // One whose future nobody polls is late in its turn.
+    // One whose future is not polled is late in its turn.
     let unpolled = keyed.run_async("a", Limits::wait(5 * MS), async |_| panic!("never"));
     hand.pass(6 * MS);
     go.keep(());
@@ -527,7 +527,7 @@ fn overruns_are_told_once_of_what_is_cut() {
     assert_eq!(run.wait(), cut(Cut::Lease));
     assert_eq!(told.recv(), Ok(("a", 5 * MS)));
     drop(keyed);
-    assert!(told.recv().is_err(), "told once");
+    assert!(told.recv().is_err(), "reported once");
 }
 
 #[test]
@@ -616,7 +616,7 @@ fn shapes_of_async_closures() {
     assert_eq!(failed.wait(), Ok(Err("its own error")));
 }
 
-/// What a closure does that waits, decided by a random number.
+/// The steps of a closure that waits, decided by a random number.
 #[derive(Default)]
 struct Books {
     done: AtomicUsize,

@@ -173,7 +173,7 @@ fn early_refusal() {
         move |()| clock.advance(time)
     };
     let hasty = |time| Limits::wait(time).refuse_early();
-    // A fresh key says nothing, whoever waits.
+    // A fresh key says nothing, whatever waits.
     while_busy(&keyed, "a", || {
         let run = keyed.start("a", hasty(MS), |()| ());
         assert!(!run.is_over());
@@ -240,7 +240,7 @@ fn plain_runs_read_no_clock() {
 
 type Told = Arc<Mutex<Vec<(&'static str, Duration)>>>;
 
-/// A registry that writes down what it is told.
+/// A registry that writes down all reports.
 fn watched(timers: &Timers) -> (Keyed<&'static str>, Told) {
     let told = Told::default();
     let tell = told.clone();
@@ -248,7 +248,7 @@ fn watched(timers: &Timers) -> (Keyed<&'static str>, Told) {
         .timers(timers.clone())
         .on_overrun(move |key: &&str, overrun| {
             tell.lock().unwrap().push((*key, overrun));
-            std::panic::resume_unwind(Box::new("it concerns nobody"));
+            std::panic::resume_unwind(Box::new("it concerns no other"));
         })
         .build();
     (keyed, told)
@@ -267,7 +267,7 @@ fn an_overrun_is_told_while_it_lasts() {
             assert_eq!(timers.run_due(), 0);
             clock.advance(2 * MS);
             assert_eq!(timers.run_due(), 1);
-            until("it is told", || told.lock().unwrap().len() == n);
+            until("it is reported", || told.lock().unwrap().len() == n);
             n
         });
         assert_eq!(outcome, Err(RunError::Overran { value: n, by: MS }));
@@ -282,7 +282,7 @@ fn an_overrun_is_told_once() {
     let (clock, timers) = by_hand();
     let (keyed, told) = watched(&timers);
     let limits = Limits::NONE.lease(100 * MS);
-    // In time: nothing is told. Without a lease: nothing is armed.
+    // In time: no report. Without a lease: nothing is armed.
     let brief = clock.clone();
     assert_eq!(keyed.run_within("a", limits, move |()| brief.advance(100 * MS)), Ok(()));
     let armed = timers.clone();
@@ -291,7 +291,7 @@ fn an_overrun_is_told_once() {
     let long = clock.clone();
     let outcome = keyed.run_within("b", limits, move |()| long.advance(300 * MS));
     assert_eq!(outcome, Err(RunError::Overran { value: (), by: 200 * MS }));
-    until("it is told", || told.lock().unwrap().len() == 1);
+    until("it is reported", || told.lock().unwrap().len() == 1);
     assert_eq!(told.lock().unwrap()[0].0, "b");
     // Several keys: each of them.
     let (long, due) = (clock.clone(), timers.clone());
@@ -300,7 +300,7 @@ fn an_overrun_is_told_once() {
         assert_eq!(due.run_due(), 1);
     });
     assert_eq!(outcome, Err(RunError::Overran { value: (), by: MS }));
-    until("both are told", || told.lock().unwrap().len() == 3);
+    until("both are reported", || told.lock().unwrap().len() == 3);
     let keys: Vec<_> = told.lock().unwrap().iter().map(|(key, _)| *key).collect();
     assert_eq!((keys, timers.len()), (vec!["b", "c", "d"], 0));
     clock.advance(Duration::from_secs(9));

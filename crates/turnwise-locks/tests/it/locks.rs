@@ -278,7 +278,7 @@ fn after_its_lease_the_next_holds() {
 
 #[test]
 fn an_overdue_hold_is_gone_for_whoever_asks() {
-    // Nobody runs the timers.
+    // The timers are not run.
     let (clock, timers, locks) = by_hand();
     let old = locks.lock_within(1, Limits::NONE.lease(SECOND)).wait().unwrap();
     clock.advance(SECOND);
@@ -368,7 +368,7 @@ fn an_owner_does_not_wait_behind_itself() {
 
 #[test]
 fn an_owner_whose_lease_is_over_holds_anew() {
-    // Nobody runs the timers.
+    // The timers are not run.
     let (clock, _timers, locks) = by_hand();
     let me = Owner::new();
     let old = locks.lock_as(&me, 1, Limits::NONE.lease(SECOND)).wait().unwrap();
@@ -548,7 +548,7 @@ fn a_call_that_is_over_is_ready() {
 #[test]
 fn a_hold_learns_what_it_is_asked_for() {
     let (clock, timers, locks) = by_hand();
-    // Nobody else has asked for it, and it had no lease.
+    // No other has asked for it, and it had no lease.
     let guard = locks.lock(1).wait().unwrap();
     assert_eq!((guard.remaining(), timers.len()), (None, 0));
     assert!(!guard.is_lost() && locks.info(&1).wait().unwrap().unwrap().exclusive);
@@ -806,7 +806,7 @@ fn a_clock_that_panics_harms_nobody() {
     let next = locks.lock(1);
     clock.0.store(true, SeqCst);
     drop(held);
-    // Whoever waits by the clock gets its panic, and gives the lock up with that.
+    // A waiter by the clock gets its panic, and gives the lock up with that.
     let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| drop(waiting.wait())));
     assert!(panicked.is_err());
     let held = next.wait().unwrap();
@@ -1229,7 +1229,7 @@ fn several_are_refused_early_at_each_of_them() {
     assert_eq!(refused.unwrap().unwrap_err(), LockError::Expected { wait, key: None });
 }
 
-/// A lease goes on after the close, and its end is told.
+/// A lease goes on after the close, and its end is reported.
 #[test]
 fn closed_locks_tell_of_the_end_of_a_lease() {
     must_end(|| {

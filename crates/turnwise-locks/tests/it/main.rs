@@ -1,4 +1,4 @@
-//! What the crate promises, one module per promise, in one program: it is built and linked once.
+//! The promises of the crate, one module each, in one program: it is built and linked once.
 //!
 //! `cargo test -p turnwise-locks --test it slots::` runs one module. Its tests run at once with
 //! those of all others, so none of them may look at the whole process, or change it.

@@ -150,7 +150,7 @@ fn a_maker_that_panics_gives_all_back() {
     for key in 2..5 {
         assert!(!all.is_locked(&key));
     }
-    // Nobody has touched it.
+    // It was not touched.
     assert_eq!(*all.lock(2).wait().unwrap(), 12);
     broken.store(false, SeqCst);
     assert_eq!(*all.lock(3).wait().unwrap(), 3);

@@ -100,7 +100,7 @@ thread_local! {
     static BROKEN: Cell<Option<Broken>> = const { Cell::new(None) };
 }
 
-/// What panics of a key.
+/// The call of a key that panics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Broken {
     Clone,
@@ -169,7 +169,7 @@ fn panics(text: &str, call: impl FnOnce()) {
 
 type Call<C> = (&'static str, C);
 
-/// What the calls have said of their threads: something, and never that it unwinds.
+/// The calls' word on their threads: at least one, and none that it unwinds.
 #[track_caller]
 fn check<C>(calls: &[Call<C>], call: impl Fn(&C, Says)) {
     for (name, call_it) in calls {

@@ -1,4 +1,4 @@
-//! What lock objects promise beside their queue.
+//! Promises of lock objects beside their queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -272,7 +272,7 @@ fn a_request_that_is_not_polled_is_out_at_its_limit() {
     assert!(behind.is_ready(), "behind a writer whose time is over");
     assert!(matches!(writer.wait(), Err(LockError::TimedOut { .. })));
 
-    // Nobody runs the timers: one that asks sees it.
+    // The timers are not run: one that asks sees it.
     let seats = Semaphore::builder(3).timers(timers.clone()).build();
     let _one = seats.acquire().wait().unwrap();
     let all = seats.acquire_within(3, Limits::wait(SECOND));

@@ -15,7 +15,7 @@ use turnwise_locks::{
 
 type Boxed<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Sent, not shared, shown by nobody.
+/// Sent, not shared, without `Debug`.
 struct Lonely(Cell<u32>);
 
 #[test]

@@ -205,7 +205,7 @@ fn a_wait_ends_by_the_clock_and_on_a_worker() {
     });
 }
 
-/// What never comes is not said to be there now.
+/// Permits that never come are not said to be there now.
 #[test]
 fn once_for_ever_is_never_again() {
     let limits = RateLimits::new(Rate::new(1, Duration::MAX).unwrap());

@@ -111,7 +111,7 @@ fn a_late_release_changes_nothing() {
     assert!(timers.is_empty());
 }
 
-/// A permit that nobody else has asked for is on no list; one that is to have a lease is.
+/// A permit without other requests is on no list; one that is to have a lease is.
 #[test]
 fn what_was_lent_gets_a_lease() {
     let (clock, timers, permits) = by_hand(2);
@@ -364,7 +364,7 @@ fn permits_with_and_without_a_lease_are_put_together() {
     }
 }
 
-/// What was lost is neither divided nor put together, and takes nothing along.
+/// A lost permit is neither divided nor put together, and takes nothing along.
 #[test]
 fn lost_permits_are_not_divided() {
     let clock = VirtualClock::new();

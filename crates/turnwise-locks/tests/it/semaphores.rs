@@ -60,7 +60,8 @@ fn semaphores_without_permits_are_refused() {
     let _ = Semaphores::<u32>::builder(0);
 }
 
-/// What cannot fail before a close has an error of no other kind: of permits by key, of a latch.
+/// A request that cannot fail before a close has an error of no other kind: of permits by
+/// key, of a latch.
 #[test]
 fn waits_without_limits_fail_by_a_close_only() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -303,7 +303,7 @@ fn i5_a_failed_clean_up_is_quarantined() {
         })
         .on_quarantine(move |slot, error| {
             hears.lock().unwrap().push((slot.index(), error.clone()));
-            // Its own panics are nobody's.
+            // Its own panics concern no caller.
             std::panic::resume_unwind(Box::new(()));
         })
         .build()
@@ -314,7 +314,7 @@ fn i5_a_failed_clean_up_is_quarantined() {
     assert_eq!(pool.view().quarantined, 1);
     let other = pool.try_acquire().unwrap();
     assert_eq!(other.id(), id(1));
-    // Nobody gets the dirty one, and whoever waits gets it when it was repaired.
+    // None gets the dirty one, and a waiter gets it when it was repaired.
     let mut waits = pool.acquire(Limits::NONE);
     assert!(poll(&mut waits, Waker::noop()).is_none());
     mood.store(2, SeqCst);
@@ -379,7 +379,7 @@ fn i6_who_gives_up_disturbs_no_holder() {
     let books = Books::default();
     let pool = books.builder(1).timers(timers.clone()).build().unwrap();
     let slot = pool.try_acquire().unwrap();
-    // Asked, polled, timed out, waited for: whoever goes, nothing is cleaned or given back.
+    // Asked, polled, timed out, waited for: in each case nothing is cleaned or given back.
     drop(pool.acquire(Limits::NONE));
     let mut polled = pool.acquire(Limits::wait(SECOND));
     assert!(poll(&mut polled, Waker::noop()).is_none());
@@ -527,12 +527,12 @@ fn i9_a_lease_that_is_renewed_goes_on() {
 #[test]
 fn i9_who_asks_finds_a_lease_over() {
     must_end(|| {
-        // The timers are never run: time goes, and nobody is told.
+        // The timers are never run: time goes, and nothing is reported.
         let (clock, timers) = by_hand();
         let (log, pool) = leased(&timers);
         let slot = pool.try_acquire().unwrap();
         clock.advance(SECOND);
-        // One that ends before somebody has noticed has ended in time: nobody was let in.
+        // One that ends before a look at it has ended in time: none was let in.
         slot.finish().unwrap();
         assert_eq!(*log.lock().unwrap(), ["set up", "clean up"]);
         let slot = pool.try_acquire().unwrap();
@@ -656,7 +656,7 @@ fn i9_ends_and_expiries_meet() {
                         let lease = Duration::from_nanos(next(&mut seed) % 100_000 + 1);
                         let limits = Limits::NONE.lease(lease);
                         let slot = pool.acquire(limits).wait().unwrap();
-                        // A late one writes an older fence; nobody writes the same.
+                        // A late one writes an older fence; none writes the same.
                         let at = &inside[slot.id().index()];
                         let fence = slot.fence().number() as usize;
                         assert_ne!(at.swap(fence, SeqCst), fence);

@@ -1,4 +1,4 @@
-//! A job that runs once per tick, whoever tries.
+//! A job that runs once per tick, whatever the number of callers.
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};

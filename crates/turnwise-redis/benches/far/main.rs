@@ -33,16 +33,16 @@ struct Options {
     /// A server that is there; without one, a `redis-server` is started on a free port, and ended.
     #[arg(long, global = true)]
     url: Option<String>,
-    /// How many rounds.
+    /// Number of rounds.
     #[arg(long, global = true, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// How many milliseconds each message is on its way. The client's processor time includes that
+    /// Milliseconds that each message is on its way. The client's processor time includes that
     /// of this network.
     #[arg(long, global = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1000))]
     delay: u64,
     #[command(subcommand)]
     what: What,
-    /// What cargo adds to the arguments.
+    /// An argument that cargo adds.
     #[arg(long, hide = true, global = true)]
     bench: bool,
 }
@@ -51,17 +51,17 @@ struct Options {
 enum What {
     /// Lock and unlock, uncontended: microseconds a pair, one after the other, and sixteen at once.
     Pairs {
-        /// How many pairs a round.
+        /// Pairs of a round.
         #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(16..=1_000_000))]
         pairs: u32,
     },
     /// Many processes, with many waiters each, on one lock: grants a second, commands a grant.
     Waiters(waiters::Crowd),
-    /// How many commands a pair takes, and a process that waits.
+    /// The commands that a pair takes, and a process that waits.
     Commands,
     /// Messages of one actor: microseconds an ask, one after the other, and a drain of 64.
     Actors {
-        /// How many asks a round.
+        /// Asks of a round.
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         asks: u32,
     },

@@ -40,7 +40,7 @@ impl Kind {
     /// The first is the base of the comparison.
     pub(crate) const PAIRS: [Kind; 5] =
         [Kind::Hand, Kind::Turnwise, Kind::Drops, Kind::Rslock, Kind::Memory];
-    /// As above, for threads.
+    /// One pair by a thread that waits.
     pub(crate) const THREADS: [Kind; 2] = [Kind::Blocks, Kind::Waits];
     pub(crate) const CROWDS: [Kind; 3] = [Kind::Poll, Kind::Turnwise, Kind::Rslock];
 

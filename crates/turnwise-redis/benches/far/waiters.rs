@@ -12,16 +12,16 @@ use crate::{count, median};
 
 #[derive(Args)]
 pub(crate) struct Crowd {
-    /// How many processes.
+    /// Number of processes.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) processes: u32,
-    /// How many waiters in each.
+    /// Waiters in each.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) waiters: u32,
-    /// How many milliseconds each holds the lock.
+    /// Milliseconds that each holds the lock.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub(crate) hold: u64,
-    /// How many seconds each round lasts.
+    /// Seconds of each round.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) seconds: u64,
 }

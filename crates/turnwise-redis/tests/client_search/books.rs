@@ -1,4 +1,4 @@
-//! What the users of a run believe, and what must be true of it.
+//! The beliefs of a run's users, and what must be true of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -23,7 +23,7 @@ pub enum Held {
     Believed(Weak<Guard>, Belief),
 }
 
-/// What a user believes who does not ask the guard.
+/// The belief of a user that does not ask the guard.
 pub enum Belief {
     /// It lasts until it is released.
     Always,

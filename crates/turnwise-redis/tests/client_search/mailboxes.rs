@@ -312,7 +312,7 @@ impl Host {
 
 type Reply = Result<usize, String>;
 
-/// Where a message goes, and where it comes from.
+/// The destination of a message, and its origin.
 struct Letter {
     kind: &'static str,
     actor: String,

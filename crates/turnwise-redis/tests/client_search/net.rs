@@ -106,12 +106,12 @@ pub struct Wrong {
 pub struct Sim {
     dice: Mutex<Dice>,
     pub store: MemoryStore,
-    /// How much goes wrong: 0 to 3.
+    /// The rate of faults: 0 to 3.
     faults: u64,
     calm: AtomicBool,
     pub planted: Option<Planted>,
     books: Mutex<Books>,
-    /// What happened, in order. `None`: nothing is recorded.
+    /// Events, in order. `None`: nothing is recorded.
     trace: Mutex<Option<Vec<String>>>,
     wrong: Mutex<Option<Wrong>>,
     /// Notified when a rule is broken.
@@ -121,7 +121,7 @@ pub struct Sim {
     outage: AtomicU64,
     /// True if clocks step in this run.
     steps_clocks: bool,
-    /// What the store's clock is ahead, in milliseconds.
+    /// The milliseconds that the store's clock is ahead.
     ahead: Arc<AtomicI64>,
     /// The sum of its steps to later times.
     stepped: AtomicU64,
@@ -498,7 +498,7 @@ pub struct Net {
     /// The number of events until the client dies. 0: it does not.
     fuse: Arc<AtomicU32>,
     pauses: Arc<Mutex<Pauses>>,
-    /// What its wall clock is ahead, in milliseconds. Only planted faults read it.
+    /// The milliseconds that its wall clock is ahead. Only planted faults read it.
     wall: Arc<AtomicI64>,
 }
 

@@ -20,7 +20,7 @@ pub const PLACE: Duration = Duration::from_millis(150);
 pub const PATIENCE: Duration = Duration::from_millis(800);
 /// A call without a limit waits for others, some of whom die.
 pub const LONG: Duration = Duration::from_secs(20);
-/// What timers add to a limit.
+/// The time that timers add to a limit.
 pub const SLACK: Duration = Duration::from_millis(10);
 /// The places of the slots.
 const SLOTS: u32 = 2;
@@ -96,7 +96,7 @@ impl Host {
         (if sim.once_in(3) { limits.lease(lease) } else { limits }, wait)
     }
 
-    /// What a user believes: what the guard says, but for planted faults.
+    /// The belief of a user: that of the guard, but for planted faults.
     fn believes(&self, guard: &Arc<Guard>) -> Held {
         let weak = Arc::downgrade(guard);
         match self.sim.planted {

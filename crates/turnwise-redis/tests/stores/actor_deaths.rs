@@ -190,7 +190,7 @@ impl Case {
             if seen.contains_key(&(&**kind, id.clone())) {
                 continue;
             }
-            assert_eq!(kind, "once", "{id} was told, and is lost");
+            assert_eq!(kind, "once", "{id} was answered, and is lost");
             let number: u64 = id.split_once('.').unwrap().1.parse().unwrap();
             let actor = once.of(&(number % ACTORS).to_string()).unwrap();
             let outcome = actor.outcome::<usize>(id).wait().unwrap().unwrap();

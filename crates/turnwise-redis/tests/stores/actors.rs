@@ -153,7 +153,7 @@ contract! {
         let added = added(&board);
         assert_eq!(added.len(), 60);
         assert_eq!(added.iter().collect::<BTreeSet<_>>().len(), 60);
-        until("nobody drains it", || {
+        until("it is not drained", || {
             let info = board.info().wait().unwrap().unwrap();
             info.waiting == 0 && info.drainer.is_none()
         });
@@ -630,7 +630,7 @@ contract! {
         assert_eq!(asked.wait(), Ok(2));
     }
 
-    /// What was handled is stored while a successor is asked, which is refused after a lease. Its
+    /// Handled messages are stored while a successor is asked, which is refused after a lease. Its
     /// future panics as it is dropped.
     fn successors_that_hang_delay_nothing(world) {
         let client = &world.clients(1)[0];

@@ -137,7 +137,7 @@ contract! {
         assert_eq!(other.admit("bob", "").wait(), Err(Refused::Closed { limit: 1 }));
         let rows = rows(&other);
         assert_eq!((rows.len(), &*rows[0].row), (1, &b"later"[..]));
-        until("nobody waits", || (status(&other).waiting, status(&other).reserved) == (0, 0));
+        until("none waits", || (status(&other).waiting, status(&other).reserved) == (0, 0));
     }
 
     fn a_reservation_that_is_over_is_not_confirmed(world) {
@@ -183,7 +183,7 @@ contract! {
             other => panic!("{other:?}"),
         }
         assert!(began.elapsed() >= limit);
-        until("nobody waits", || status(&admissions[0]).waiting == 0);
+        until("none waits", || status(&admissions[0]).waiting == 0);
         drop(held);
     }
 

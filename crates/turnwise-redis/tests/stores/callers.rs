@@ -472,7 +472,7 @@ fn what_is_dropped_in_a_runtime_is_told_although_that_does_not_go_on() {
     for _ in 0..20 {
         // The drop is the last thing that it does.
         runtime.block_on(async { drop(locks.lock("a").await.unwrap()) });
-        until("it is told", is_free);
+        until("it has an answer", is_free);
         // The drop blocks what drives it.
         let free = runtime.block_on(async {
             drop(locks.lock("a").await.unwrap());
@@ -494,7 +494,7 @@ fn what_is_dropped_in_a_runtime_is_told_although_that_does_not_go_on() {
         }
     });
     drop(runtime);
-    until("it is told", is_free);
+    until("it has an answer", is_free);
 }
 
 /// A store that does not go on with releases in one runtime, as if that was not driven any more.
@@ -536,7 +536,7 @@ fn what_is_dropped_in_a_runtime_is_told_although_that_was_driven_once() {
             tokio::task::yield_now().await;
         }
     });
-    until("it is told", || locks.info("a").wait().unwrap().is_none());
+    until("it has an answer", || locks.info("a").wait().unwrap().is_none());
 }
 
 /// A store in which the first release has no answer, and no effect.

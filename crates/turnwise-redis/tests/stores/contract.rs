@@ -91,14 +91,14 @@ contract! {
         assert_eq!(one.acquire(Limits::wait(Duration::ZERO)).wait().unwrap_err(), told);
         assert_eq!(four.info().wait().unwrap_err(), told);
         drop(held);
-        until("nobody holds one", || two.info().wait().unwrap().held.is_empty());
+        until("none holds one", || two.info().wait().unwrap().held.is_empty());
         let places: Vec<_> = (0..4).map(|_| four.acquire(Limits::NONE).wait().unwrap()).collect();
         let numbers: Vec<_> = places.iter().map(|guard| guard.place()).collect();
         assert_eq!(numbers, [1, 2, 3, 4]);
         let told = LockError::OtherPlaces { places: 4 };
         assert_eq!(two.acquire(Limits::NONE).wait().unwrap_err(), told);
         drop(places);
-        until("nobody holds one", || four.info().wait().unwrap().held.is_empty());
+        until("none holds one", || four.info().wait().unwrap().held.is_empty());
         assert_eq!(one.acquire(Limits::NONE).wait().unwrap().place(), 1);
     }
 
@@ -277,7 +277,7 @@ contract! {
         }
         assert!(began.elapsed() >= limit);
         // Its queue entry is given up.
-        until("nobody waits", || other.info("a").wait().unwrap().is_none_or(|it| it.waiting == 0));
+        until("none waits", || other.info("a").wait().unwrap().is_none_or(|it| it.waiting == 0));
         assert!(!guard.is_lost());
         let released = guard.release().wait();
         assert!(released.is_ok() || !world.is_sound());

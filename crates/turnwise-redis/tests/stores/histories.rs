@@ -336,7 +336,7 @@ fn is_plain(calls: &[Call]) -> bool {
 
 // Recorded calls.
 
-/// What a process has said of one call.
+/// The report of a process on one call.
 #[derive(Debug)]
 struct Said {
     window: String,
@@ -347,7 +347,7 @@ struct Said {
     answers: Vec<(String, String, u64)>,
 }
 
-/// What is known of the messages of a window in the end.
+/// The known outcomes of the messages of a window in the end.
 struct End {
     log: Vec<String>,
     withdrawn: BTreeSet<String>,
@@ -365,7 +365,7 @@ fn of_actor(said: &[&Said], end: &End) -> Vec<Call> {
         last = last.max(call.began).max(if answer.is_some() { returned } else { 0 });
         if call.what == "push" {
             pushed.insert(id, call.began);
-            // A message that nobody saw was not stored, or is as if it was not.
+            // A message without a reply was not stored, or is as if it was not.
             if answer.is_some() || end.log.contains(id) || end.withdrawn.contains(id) {
                 // The reply to an ask comes later than the message is stored.
                 calls.push((call.began, returned, Op::Push(id.clone())));

@@ -268,7 +268,7 @@ fn one_server_is_stopped() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let there = RedisStore::new(&servers[0].url(), "test", LEASE).unwrap();
     let look = Op { key: "test:{majority:b}".to_owned(), places: 1, above: 0, step: Step::Look };
-    until("nobody holds it there", || {
+    until("it is not held there", || {
         let seen = runtime.block_on(there.call(&look)).unwrap();
         matches!(seen, Answer::Seen { holders, .. } if holders.is_empty())
     });

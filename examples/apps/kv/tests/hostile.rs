@@ -264,7 +264,7 @@ fn a_client_that_never_reads_costs_little() {
             }
         }
         let more = kv.memory().saturating_sub(before);
-        assert!(more < 64 * 1024, "{more} KiB of replies that nobody reads");
+        assert!(more < 64 * 1024, "{more} KiB of replies that are not read");
     });
 }
 

@@ -127,7 +127,7 @@ fn failure<M>(error: SendError<M, Problem>) -> Failure {
     Failure::new(problem, said)
 }
 
-/// As above, for answers that cannot be errors.
+/// The outcome of an answer that cannot be an error.
 fn lost<M>(error: SendError<M>) -> Failure {
     failure(error.map_err(|never| match never {}))
 }

@@ -68,7 +68,7 @@ struct Args {
     /// long as it takes]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
-    /// How many of the most frequent words to show
+    /// Number of the most frequent words to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// Print one JSON object instead of tables

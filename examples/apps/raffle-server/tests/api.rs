@@ -221,7 +221,7 @@ fn out_of_time_is_504_and_early_refusal_503() {
                 return second;
             }
         }
-        panic!("nobody got {expected}");
+        panic!("none got {expected}");
     };
     let late = behind_a_slow_one(504);
     assert!(late.json()["waited_ms"].as_u64().unwrap() >= 800, "{late:?}");
@@ -281,7 +281,7 @@ fn the_page_and_its_events_show_it_live() {
         });
         found.unwrap()
     };
-    event("nobody is in", |event| event["admitted"] == 0);
+    event("none is in", |event| event["admitted"] == 0);
     assert_eq!(server.post("<ada>").status, 201);
     let one = event("one is in", |event| event["admitted"] == 1);
     assert_eq!((&one["left"], &one["closed"]), (&1.into(), &false.into()));

@@ -86,7 +86,7 @@ fn kills(mode: &str, kills: u64) {
             for _ in 0..16 {
                 scope.spawn(|| client(&server, &told, &names));
             }
-            until("somebody is told", || {
+            until("one is answered", || {
                 let told = told.lock().unwrap();
                 !told.admitted.is_empty() || told.closed > 0
             });
@@ -100,7 +100,7 @@ fn kills(mode: &str, kills: u64) {
         let told = told.into_inner().unwrap();
         assert!(rows.len() as u64 <= seats, "{} rows, {seats} seats", rows.len());
         for (who, place) in known.iter().chain(&told.admitted).chain(&told.duplicates) {
-            assert_eq!(rows.get(who), Some(place), "{who} was told so");
+            assert_eq!(rows.get(who), Some(place), "{who} has that answer");
         }
         assert!(told.closed == 0 || rows.len() as u64 == seats, "closed at {}", rows.len());
         println!(

@@ -82,7 +82,7 @@ fn changes_of_a_session_are_one_at_a_time() {
         for client in 0..CLIENTS {
             assert_eq!(changes(&format!("own-{client}")), EACH / 2, "{with}");
         }
-        assert_eq!(server.get("/sessions/nobody").status, 404);
+        assert_eq!(server.get("/sessions/none").status, 404);
         // The metrics have counted all of these requests, and no others.
         let requests = CLIENTS * EACH + 1 + CLIENTS + 1;
         assert_eq!(server.metric("service_requests_total"), requests, "{with}");

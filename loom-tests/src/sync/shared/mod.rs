@@ -1,6 +1,6 @@
-//! What is the same under every scheduler. The flavour that includes it supplies, in `crate::sync`,
-//! the scheduler's crate as `backend`, its atomics and cells, `thread::spawn`, and what it does
-//! about waits (`count_wait`) and poisoned locks (`unpoisoned`).
+//! The part that is the same under every scheduler. The flavour that includes it supplies, in
+//! `crate::sync`, the scheduler's crate as `backend`, its atomics and cells, `thread::spawn`, and
+//! what it does about waits (`count_wait`) and poisoned locks (`unpoisoned`).
 
 pub(crate) mod locals;
 pub(crate) mod lock;

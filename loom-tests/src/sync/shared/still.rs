@@ -1,5 +1,5 @@
-//! What a scheduler has no use for, because it tries other orders anyway: patience, cache lines,
-//! time that passes by itself.
+//! Stand-ins for what a scheduler has no use for, because it tries other orders anyway: patience,
+//! cache lines, time that passes by itself.
 
 use std::cell::Cell;
 use std::ops::Deref;

@@ -1,4 +1,4 @@
-//! How threads are started.
+//! The start of threads.
 
 use crate::sync::backend::thread::JoinHandle;
 use crate::sync::thread::spawn;

@@ -18,7 +18,7 @@ use super::api::{
     WaitError,
 };
 
-/// What became of all messages.
+/// The outcomes of all messages.
 #[derive(Default, Debug)]
 pub struct Counts {
     sent: AtomicU64,
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// How much of it.
+/// The number of operations.
 #[derive(Clone, Copy)]
 pub struct Size {
     pub threads: usize,
@@ -141,7 +141,7 @@ pub const ALL: &[Scenario] = &[
     ("waiting for idle and for the end", waits),
     ("a bounded mailbox never holds more", bounded),
     ("panics cost one message", panics),
-    ("posted messages are run by whoever runs the queue", posted),
+    ("posted messages are run by the queue's thread", posted),
     ("short-lived actors on short-lived threads", short_lives),
     ("an executor runs what senders leave, slice by slice", executor),
     ("an executor that drops its drains answers everyone", executor_gone),
@@ -355,7 +355,7 @@ fn stop(size: Size) {
         let [_, _, _, dropped] = counts.settle();
         assert_eq!(given_back.load(Relaxed), if with_hook { dropped } else { 0 });
     }
-    // What waits when nobody disturbs the stop is not run at all.
+    // Without a disturbance, messages that wait at the stop are not run at all.
     let counts = Counts::new();
     let hand = Hand::new();
     let actor = hand.actor(State::default());
@@ -444,7 +444,7 @@ fn nested(size: Size) {
     }
     let counts = Counts::new();
     let ring: Ring = Arc::new((0..ACTORS).map(|_| Actor::new(State::default())).collect());
-    // A thread that is inside a turn may wait for an actor that waits for nobody.
+    // A thread that is inside a turn may wait for an actor that does not wait.
     let leaf = Actor::new(State::default());
     on_threads(size, {
         let (ring, counts, leaf) = (ring.clone(), counts.clone(), leaf.clone());

@@ -1,4 +1,4 @@
-//! What the explorer has to find.
+//! Programs in which the explorer has to find an error.
 
 use std::cell::Cell;
 

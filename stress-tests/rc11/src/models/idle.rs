@@ -14,7 +14,7 @@ use crate::sync::thread::prepare;
 struct Pool {
     idle: Idle,
     work: AtomicU64,
-    /// What follows is not of the program.
+    /// The rest is not of the program.
     taken: Cell<u32>,
     woken: Cell<u32>,
 }

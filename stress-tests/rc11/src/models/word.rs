@@ -25,7 +25,7 @@ struct Node {
     written: bool,
 }
 
-/// What stands for an actor's cell.
+/// A stand-in for an actor's cell.
 struct Mailbox {
     word: Word,
     counts: Counts,
@@ -35,14 +35,14 @@ struct Mailbox {
     /// The list of an owner that has left it pending.
     saved: Plain<VecDeque<usize>>,
     ended: Plain<bool>,
-    /// What each thread may read that has a reference.
+    /// The part that each thread with a reference may read.
     config: Plain<()>,
-    /// Why the mailbox was closed.
+    /// The reason of the close.
     cause: Plain<u64>,
     /// Waiters, and whether there are any.
     has_waiters: AtomicU64,
     waiters: Mutex<Vec<Thread>>,
-    /// What the program keeps for itself.
+    /// The program's own part.
     accepted: Cell<usize>,
     freed: Cell<u32>,
 }

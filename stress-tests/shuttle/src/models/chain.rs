@@ -79,19 +79,19 @@ pub(super) fn chain() {
                             .send(move |n| {
                                 *n += 1;
                                 posts.posted().send(|n| *n += 1).expect("it goes on");
-                                to.posted().send(|n| *n += 1).expect("nobody stops it");
+                                to.posted().send(|n| *n += 1).expect("it is not stopped");
                             })
                             .expect("it goes on");
-                        last.send(|n| *n += 1).expect("nobody stops it");
+                        last.send(|n| *n += 1).expect("it is not stopped");
                     });
-                    sent.expect("nobody stops it");
+                    sent.expect("it is not stopped");
                     Sent { first: 1, goes_on: 2, last: 2, panics: 0 }
                 }
                 // A panic in a turn that has sent something, behind one that waits for it.
                 _ => {
                     let reply = goes_on.call(move |n| {
                         *n += 1;
-                        last.send(|n| *n += 1).expect("nobody stops it");
+                        last.send(|n| *n += 1).expect("it is not stopped");
                         made_anew.send(|_| Planned::panic()).expect("it is made anew");
                         Planned::panic()
                     });
@@ -116,7 +116,7 @@ pub(super) fn chain() {
     assert_eq!(turns.load(Relaxed), all.goes_on + 2, "each turn is in a batch that ends");
 }
 
-/// What a thread has sent, by receiver.
+/// Messages that a thread has sent, by receiver.
 #[derive(Default)]
 struct Sent {
     first: u64,

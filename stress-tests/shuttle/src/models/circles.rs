@@ -18,7 +18,7 @@ fn five() -> Vec<Actor<u64>> {
 }
 
 /// Three to five threads, each in a turn of an actor of its own. When all are there, each waits for
-/// the next one's, asleep in `with` or in `wait`. Exactly one is told, of all.
+/// the next one's, asleep in `with` or in `wait`. Exactly one gets an error, with all names.
 pub(super) fn ring() {
     let (actors, many) = (five(), 3 + any(3));
     let inside = Arc::new((Mutex::new(0), Condvar::new()));
@@ -51,17 +51,17 @@ pub(super) fn ring() {
                         })
                         .wait(),
                 };
-                told(answer.expect("nobody stops it")).map(|cycle| cycle.actors().len())
+                told(answer.expect("it is not stopped")).map(|cycle| cycle.actors().len())
             })
         })
         .collect();
     let told: Vec<usize> = threads.into_iter().filter_map(Joiner::join).collect();
     fallback::join_all();
-    assert_eq!(told, [many], "one is told, of all");
+    assert_eq!(told, [many], "one is refused, with all names");
 }
 
-/// The same ring of turns that lie down, but each begins when the one before it was there: its
-/// answer has come, though it may not have been woken. No circle is closed, and nobody is told.
+/// The ring of suspended turns, but each begins when the one before it was there: its
+/// answer has come, though it may not have been woken. No circle is closed, and no wait is refused.
 pub(super) fn relay() {
     let (actors, many) = (five(), 3 + any(3));
     let baton = Arc::new((Mutex::new(0), Condvar::new()));
@@ -89,8 +89,8 @@ pub(super) fn relay() {
     fallback::join_all();
 }
 
-/// Four threads go from one's turn into another's, three deep. If all go upwards nobody is told;
-/// else each is told of a way that can be gone, and nobody hangs. All may be told: a thread inside
+/// Four threads go from one's turn into another's, three deep. If all go upwards none is refused;
+/// else each error has a way that can be gone, and none hangs. All may be refused: a thread inside
 /// a turn may run there what others have left, and that may not wait for this turn.
 pub(super) fn ways() {
     let (actors, upwards) = (five(), any(2) == 0);
@@ -131,7 +131,7 @@ pub(super) fn ways() {
             cycle.actors().iter().map(|name| name.parse().expect("a number")).collect();
         for (from, to) in at.iter().zip(at.iter().cycle().skip(1)) {
             let goes = |way: &[usize; 3]| way.windows(2).any(|step| step == [*from, *to]);
-            assert!(ways.iter().any(goes), "nobody waits in {from} for {to}: {at:?}");
+            assert!(ways.iter().any(goes), "no turn waits in {from} for {to}: {at:?}");
         }
     }
 }

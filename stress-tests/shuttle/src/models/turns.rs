@@ -30,7 +30,7 @@ impl AsyncHandler<Visit> for Count {
     }
 }
 
-/// What was said to the one who asked.
+/// The answer to the asker.
 fn said(token: &Fated, answer: Result<u64, AskError>, back: &mut Vec<Fated>) {
     match answer {
         Ok(_) => assert_eq!(token.fate(), Fate::Done),
@@ -38,14 +38,14 @@ fn said(token: &Fated, answer: Result<u64, AskError>, back: &mut Vec<Fated>) {
         Err(AskError::Aborted(_)) => {
             assert!(matches!(token.fate(), Fate::Cut | Fate::Back), "its future stays");
         }
-        // It is given back; whoever has it may be about to drop it.
+        // It is given back; its receiver may be about to drop it.
         Err(AskError::Refused(..)) => back.push(token.clone()),
         Err(error) => panic!("{error}"),
     }
 }
 
 /// Four actors, two of them run by two workers; four threads. Each turn is done, cut or given back,
-/// as its asker is told, and no future stays. A turn awaits a later actor, or its own: turns that
+/// as its answer says, and no future stays. A turn awaits a later actor, or its own: turns that
 /// await each other in a circle would wait for ever.
 pub(super) fn turns() {
     let (workers, tokens) = (Workers::default(), Tokens::default());

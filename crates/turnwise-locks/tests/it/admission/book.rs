@@ -16,7 +16,7 @@ pub(crate) enum Call {
     RollBack,
 }
 
-/// What becomes of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Good,
@@ -28,11 +28,11 @@ pub(crate) enum Fate {
     PanicAfter,
     /// A commit that says that it does not know, and has done its work.
     DoubtIn,
-    /// The same, and has not.
+    /// In doubt, and has not happened.
     DoubtOut,
 }
 
-/// What goes wrong, with a number to be recognized by.
+/// A failure, with a number to be recognized by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble(pub(crate) u64);
 
@@ -44,7 +44,7 @@ impl fmt::Display for Trouble {
 
 type Plan = Box<dyn FnMut(Call) -> Fate + Send>;
 
-/// What is on the disk, and what a test sees of the calls.
+/// The disk, and the calls that a test sees.
 #[derive(Default)]
 pub(crate) struct Disk {
     /// Durable rows: applicant and place.
@@ -64,7 +64,7 @@ pub(crate) struct Book {
     plan: Arc<Mutex<Plan>>,
 }
 
-/// What the test keeps of it.
+/// The part that the test keeps.
 #[derive(Clone)]
 pub(crate) struct Desk {
     disk: Arc<Mutex<Disk>>,
@@ -98,7 +98,7 @@ impl Desk {
         self.disk().calls.iter().filter(|one| **one == call).count()
     }
 
-    /// No rule was broken, no unit of work is open, and nobody is in twice.
+    /// No rule was broken, no unit of work is open, and no applicant is in twice.
     pub(crate) fn check(&self) {
         let disk = self.disk();
         assert_eq!(disk.broken, Vec::<String>::new());
@@ -109,7 +109,7 @@ impl Desk {
 }
 
 impl Book {
-    /// What becomes of this call. The plan runs without a lock of the disk, as it may block.
+    /// The outcome of this call. The plan runs without a lock of the disk, as it may block.
     fn fate(&self, call: Call) -> Fate {
         self.disk.lock().unwrap().calls.push(call);
         let mut plan = self.plan.lock().unwrap();

@@ -80,7 +80,7 @@ fn an_executor_that_is_gone_answers_all() {
     assert!(matches!(apply.wait(), Err(Refused::Gone(cause)) if cause == gone));
 }
 
-/// What a ledger has got hold of.
+/// The handle that a ledger has.
 type Held = Arc<Mutex<Vec<Entry>>>;
 
 #[test]
@@ -111,8 +111,7 @@ fn a_ledger_may_apply_and_must_not_wait() {
     });
 }
 
-/// What waits for its own pass, inside it, would wait for ever: it is told so, and the entry
-/// stands.
+/// A wait for its own pass, inside it, would never end: it is an error, and the entry stands.
 #[test]
 fn a_ledger_must_not_wait_for_its_pass() {
     must_end(|| {

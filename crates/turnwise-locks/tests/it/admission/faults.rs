@@ -1,5 +1,4 @@
-//! Failures and panics of every call of the ledger: rows and counts agree, and whoever was told
-//! something was told the truth.
+//! Failures and panics of every call of the ledger: rows and counts agree, and answers are true.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -26,7 +25,7 @@ fn raffle(limit: u64) -> (Raffle, Desk, DrainQueue) {
 
 type Told = Result<Admitted<u64>, Refused<Trouble>>;
 
-/// Applies for all of them in one pass; what each is told.
+/// Applies for all of them in one pass, and returns the answers.
 fn pass(raffle: &Raffle, queue: &DrainQueue, ids: &[u64]) -> Vec<(u64, Told)> {
     let all: Vec<(u64, Entry)> =
         ids.iter().map(|id| (*id, raffle.apply(*id, Limits::NONE))).collect();
@@ -107,7 +106,7 @@ fn many_panics_are_not_many_times_many_entries() {
 fn a_failed_commit_lets_nobody_in() {
     let (raffle, desk, queue) = raffle(3);
     once(&desk, Call::Commit, Fate::Error);
-    // 1 again, and 5 for whom there is no place: what they are told must not follow from rows that
+    // 1 again, and 5 for whom there is no place: their answers must not follow from rows that
     // are undone. They are decided anew, and are in.
     let told = pass(&raffle, &queue, &[1, 2, 1, 3, 5]);
     assert_eq!(places(&told), [None, None, Some(1), None, Some(2)]);
@@ -150,7 +149,7 @@ fn a_commit_in_doubt_is_looked_up() {
     }
 }
 
-/// Nobody can tell: they are told that, and nobody else gets in before it is known.
+/// The outcome is unknown: the answers say so, and no other gets in before it is known.
 #[test]
 fn nobody_enters_a_book_in_doubt() {
     for fate in [Fate::DoubtIn, Fate::DoubtOut] {
@@ -173,7 +172,7 @@ fn nobody_enters_a_book_in_doubt() {
         let told = pass(&raffle, &queue, &[7, 1]);
         assert!(matches!(told[0].1, Err(Refused::Failed(Fault::Panic(_)))));
         match fate {
-            // Both places are taken, whatever 1 and 2 were told.
+            // Both places are taken, whatever the answers to 1 and 2 were.
             Fate::DoubtIn => assert!(matches!(told[1].1, Err(Refused::Duplicate { place: 1 }))),
             _ => assert!(matches!(told[1].1, Ok(Admitted { place: 1, .. }))),
         }
@@ -237,7 +236,7 @@ impl Dice {
     }
 }
 
-/// What was told of each application, in the order of applying.
+/// The answer to each application, in the order of applying.
 struct Truth {
     told: HashMap<u64, Vec<Told>>,
     last: u64,
@@ -249,7 +248,11 @@ impl Truth {
         for (id, told) in told {
             match &told {
                 Ok(admitted) => {
-                    assert_eq!(rows.get(&id), Some(&admitted.place), "{id} was told it is in");
+                    assert_eq!(
+                        rows.get(&id),
+                        Some(&admitted.place),
+                        "{id} was answered that it is in"
+                    );
                     assert_eq!(admitted.row, 10 * admitted.place);
                     assert!(admitted.place > self.last, "out of order");
                     self.last = admitted.place;
@@ -264,7 +267,7 @@ impl Truth {
         assert!(rows.len() as u64 <= limit);
     }
 
-    /// Of each row, one was told, or was told that nobody knows; of all others, nobody.
+    /// Each row has an answer that says so, or that it is unknown; other answers have no row.
     fn finish(&self, desk: &Desk) {
         let rows: HashMap<u64, u64> = desk.rows().into_iter().collect();
         for (id, told) in &self.told {
@@ -293,7 +296,7 @@ fn passes(seed: u64, limit: u64, faults: impl Fn(u64, &mut Dice) -> Fate + Send 
         let ids: Vec<u64> = (0..=dice.roll(6)).map(|_| dice.roll(2 * limit)).collect();
         let told = pass(&raffle, &queue, &ids);
         truth.check(told, &desk, limit);
-        // Whoever comes next finds out what is in doubt.
+        // The next applicant finds out what is in doubt.
         desk.plan(|call| if call == Call::Enter(u64::MAX) { Fate::Error } else { Fate::Good });
         let told = pass(&raffle, &queue, &[u64::MAX]);
         assert!(told[0].1.is_err());
@@ -329,7 +332,7 @@ fn failures_wherever_they_fall() {
 }
 
 /// An applicant who is decided in its own call, and one whose turn is run by somebody else: the
-/// ledger sees the same calls, and the same is told, whatever goes wrong.
+/// ledger sees the same calls, and the answers are the same, whatever goes wrong.
 #[test]
 fn decided_in_its_call_as_in_a_queue() {
     let calls = [Call::Begin, Call::Enter(2), Call::Commit, Call::RollBack, Call::Load];

@@ -1,4 +1,4 @@
-//! How many, who, and in which order.
+//! Numbers of admitted applicants, and their order.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -11,7 +11,7 @@ use turnwise_locks::admission::{Admission, InMemory, Refused};
 use super::book::{Call, book};
 use crate::common::{must_end, until};
 
-/// All apply at once; how many are told what.
+/// All apply at once: the number of each answer.
 fn race(entrants: u64, seats: u64, id: impl Fn(u64) -> u64) -> [u64; 3] {
     let (ledger, desk) = book();
     let raffle = Admission::open(ledger, seats).unwrap();
@@ -49,7 +49,7 @@ fn race(entrants: u64, seats: u64, id: impl Fn(u64) -> u64) -> [u64; 3] {
         }
     }
     desk.check();
-    // Who was told so is in the book, in that place, and nobody else is.
+    // Those with that answer are in the book, in that place, and no others.
     places.sort_by_key(|(_, place)| *place);
     assert_eq!(places, desk.rows());
     assert!(places.iter().map(|(_, place)| *place).eq(1..=told[0]));

@@ -1,4 +1,4 @@
-//! Admissions: exactly to the limit, in order, durable before anybody is told, and every applicant
+//! Admissions: exactly to the limit, in order, durable before any answer, and every applicant
 //! answered truly, whatever fails.
 
 mod book;

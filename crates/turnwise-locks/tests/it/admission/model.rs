@@ -13,7 +13,7 @@ use super::book::{Call, Entry, Fate, book};
 #[derive(Clone, Debug)]
 enum Step {
     Apply(u64),
-    /// Give up the latest but so many.
+    /// Give up the one before these latest ones.
     Drop(usize),
     Limit(u64),
     Run,
@@ -37,7 +37,7 @@ enum Told {
     Failed,
 }
 
-/// What is to come of it.
+/// The expected outcome.
 #[derive(Default)]
 struct Model {
     seats: Vec<u64>,

@@ -287,14 +287,14 @@ fn a_turn_that_is_not_to_be_expected() {
         Fate::Good
     });
     let early = |wait| Limits::wait(wait).refuse_early();
-    // Nothing is known: nobody is refused. From now on it is measured.
+    // Nothing is known: none is refused. From now on it is measured.
     let mut waiting: Vec<_> = (0..10).map(|id| raffle.apply(id, early(9_000 * MS))).collect();
     queue.run_until_idle();
     waiting.clear();
     let known: Vec<_> = (100..104).map(|id| raffle.apply(id, Limits::NONE)).collect();
     queue.run_until_idle();
     drop(known);
-    // Nobody is before it.
+    // None is before it.
     let free = raffle.apply(200, early(MS));
     // One entry and one commit are.
     let told = raffle.apply(201, early(109 * MS)).wait_timeout(Duration::ZERO).unwrap();
@@ -306,7 +306,7 @@ fn a_turn_that_is_not_to_be_expected() {
     assert_eq!(desk.count(Call::Enter(201)), 0);
 }
 
-/// A clock that panics has no limits, and hurts nobody.
+/// A clock that panics has no limits, and does no harm.
 #[test]
 fn a_clock_that_panics_is_no_limit() {
     #[derive(Debug)]

@@ -46,13 +46,13 @@ use turnwise_redis::{Drains, Remote, RemoteActor, Until};
 /// A drain of messages, side by side.
 #[derive(Parser)]
 struct Options {
-    /// How many rounds.
+    /// Number of rounds.
     #[arg(long, default_value_t = 15)]
     rounds: u32,
-    /// How many messages a round.
+    /// Messages of a round.
     #[arg(long, default_value_t = 64)]
     messages: u64,
-    /// How many at a time.
+    /// Messages at a time.
     #[arg(long, default_value_t = 64)]
     batch: usize,
 }
@@ -88,7 +88,7 @@ async fn by_hand(to: &mut ConnectionManager) -> Result<u64, Failure> {
     }
 }
 
-/// What the tasks of `apalis` count.
+/// Counts of the tasks of `apalis`.
 #[derive(Clone, Default)]
 struct Counted {
     sum: Arc<AtomicU64>,
