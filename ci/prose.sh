@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Counts words and forms that read badly, in comments and documents, for each package. Fails if one
-# is more frequent than ci/prose.counts says, and says which; so the numbers only fall.
+# Counts words and forms that read badly, in comments, documents, and texts of programs, for each
+# package. Fails if one is more frequent than ci/prose.counts says, and says which; so the numbers
+# only fall.
 #
 #   ci/prose.sh            compares
 #   ci/prose.sh --list     prints where each stands
@@ -39,6 +40,12 @@ scan() {
             text = kind == "" ? "" : substr($0, RLENGTH + 1)
             sub(/^[ ]?/, "", text)
             if (kind != "") words(text, FNR)
+            # What a program prints.
+            rest = kind == "" ? $0 : ""
+            while (match(rest, /"[^"]*"/)) {
+                words(substr(rest, RSTART, RLENGTH), FNR)
+                rest = substr(rest, RSTART + RLENGTH)
+            }
             if (kind == "item" && before != "item") { first = text; begun = FNR; open = 1 }
             else if (kind == "item" && open && text != "") first = first " " text
             else { open = 0; item() }
@@ -47,18 +54,22 @@ scan() {
         END { item() }' "$@"
 }
 all() {
-    local crate
-    scan turnwise $(find src -name '*.rs' | sort)
+    local crate folder
+    scan turnwise $(git ls-files 'src/*.rs')
     for crate in crates/*; do
-        scan "${crate#crates/}" $(find "$crate" -path "$crate/src/*.rs" -o -name '*.md' | sort)
+        scan "${crate#crates/}" $(git ls-files "$crate/*.rs" "$crate/*.md")
     done
-    scan documents $(find ./*.md docs examples -name '*.md' | sort)
+    for folder in tests benches examples fuzz loom-tests stress-tests; do
+        scan "$folder" $(git ls-files "$folder/*.rs")
+    done
+    scan documents $(git ls-files './*.md' ':!crates' | sort)
 }
 # "package form number", of all packages and forms.
 count() {
     awk '
         BEGIN {
-            packages = split("turnwise turnwise-locks turnwise-redis turnwise-top documents", package)
+            packages = split("turnwise turnwise-locks turnwise-redis turnwise-top tests benches " \
+                "examples fuzz loom-tests stress-tests documents", package)
             forms = split("whoever nobody is-told so-many the-same what-who question", form)
         }
         { n[$1 " " $2]++ }
