@@ -493,8 +493,9 @@ impl Case {
     fn kills(&mut self, servers: bool) {
         let asked = env::var("TURNWISE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
         let end = Instant::now() + Duration::from_secs(asked.unwrap_or(1));
-        let mut dice = Dice(3);
-        while Instant::now() < end {
+        let (mut dice, mut kills) = (Dice(3), 0);
+        while Instant::now() < end || kills < 10 {
+            kills += 1;
             thread::sleep(Duration::from_millis(100 + dice.roll(150)));
             if servers && dice.roll(2) == 0 {
                 self.server.kill();
