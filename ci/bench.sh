@@ -13,16 +13,16 @@ benches() {
 }
 
 once() {
-    cargo test "${optimized[@]}" $(benches benches) $(benches crates/turnwise-locks)
+    cargo test "${release[@]}" $(benches benches) $(benches crates/turnwise-locks)
 }
 
 # Each row of the table of actors, and an error for an unknown option.
 actors() {
     local table status=0
-    table=$(cargo test "${optimized[@]}" --quiet --bench ratios -- --bench --actors --quick --histogram)
+    table=$(cargo test "${release[@]}" --quiet --bench ratios -- --bench --actors --quick --histogram)
     echo "$table"
     grep -q "rows miss what they must be" <<<"$table"
-    cargo test "${optimized[@]}" --quiet --bench ratios -- --bench --actors --nothing || status=$?
+    cargo test "${release[@]}" --quiet --bench ratios -- --bench --actors --nothing || status=$?
     [ "$status" -ne 0 ]
 }
 

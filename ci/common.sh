@@ -10,27 +10,25 @@ target=${CARGO_TARGET_DIR:-target}
 # The executors. Without `tracing`, with which each message is compiled twice.
 executors=(--features "turnwise/rayon turnwise/tokio")
 
-# Optimized programs and tests are of one build: all packages but the large programs, all features
-# but `tracing`. With fewer packages or features, cargo compiles what they depend on once more. No
-# time is measured there, so only dependencies are optimized, and a little what computes: random
-# programs, schedules, searches, counts of words. What runs in the compiler is not: an override for
-# all dependencies would be one for macros, too, so those that are not optimized are named.
+# Programs and tests of the release profile are of one build: all packages but the large programs, all
+# features but `tracing`. With fewer packages or features, cargo compiles what they depend on once
+# more. No time is measured there, so only what computes is optimized, and that a little:
+# schedules, searches, counts of words.
 profile=(--locked --release
     --config profile.release.debug=false
     --config "profile.release.lto='off'"
-    --config profile.release.opt-level=1)
-for package in turnwise turnwise-{benches,locks,peers,top} \
-    boxes contention kv linkcheck raffle-server service; do
-    profile+=(--config "profile.release.package.$package.opt-level=0")
+    --config profile.release.opt-level=0)
+for package in paused pipeline proptest search-tests tokio wordcount; do
+    profile+=(--config "profile.release.package.$package.opt-level=1")
 done
-optimized=("${profile[@]}" --workspace --exclude turnwise-top
+release=("${profile[@]}" --workspace --exclude turnwise-top
     --exclude loom-tests --exclude rc11-tests --exclude shuttle-tests
     --exclude instructions --exclude mistakes
     --exclude boxes --exclude kv --exclude linkcheck --exclude migration --exclude raffle-server
     --exclude service
     "${executors[@]}" --features "turnwise-redis/sqlite turnwise-redis/tls turnwise-redis/programs")
 
-# The programs that `optimized` leaves out.
+# The programs that `release` leaves out.
 apps=("${profile[@]}" -p boxes -p kv -p linkcheck -p migration -p raffle-server -p service)
 
 # parts <names> [arguments]: runs the functions that the arguments name; without arguments, all of
@@ -59,9 +57,9 @@ need() {
     exit 1
 }
 
-# programs: builds all optimized programs.
+# programs: builds all programs of the release profile.
 programs() {
-    cargo build "${optimized[@]}" --bins --examples
+    cargo build "${release[@]}" --bins --examples
 }
 
 # tests <folder of a package> [pattern]: its integration tests, as arguments; those that contain the

@@ -4,7 +4,7 @@
 #   ci/examples.sh             all of them
 #   ci/examples.sh raffle      one of: build small top wordcount pipeline contention raffle
 #
-# The optimized ones are built together, which takes minutes the first time. The long ones are in
+# Those of the release profile are built together, which takes minutes the first time. The long ones are in
 # ci/apps.sh.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -70,7 +70,7 @@ wordcount() {
 pipeline() {
     local run=$target/release/pipeline counted executor
     programs
-    cargo test "${optimized[@]}" --test stages
+    cargo test "${release[@]}" --test stages
     for executor in inline pool rayon threads; do
         counted=$("$run" --json --capacity 4 --executor "$executor" src)
         grep -q '"matches":true' <<<"$counted"

@@ -27,7 +27,7 @@ shuttle() {
 
 # Threads that stop before each atomic operation, spin, and yield.
 paused() {
-    cargo test "${optimized[@]}" $(tests stress-tests/paused)
+    cargo test "${release[@]}" $(tests stress-tests/paused)
 }
 
 parts "loom rc11 shuttle paused" "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The tests of the crates that `cargo test` runs, in debug and optimized builds.
+# The tests of the crates that `cargo test` runs, in debug and release builds.
 #
 #   ci/test.sh              all of them
-#   ci/test.sh debug        one of: debug tracing mistakes optimized
+#   ci/test.sh debug        one of: debug tracing mistakes release
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -20,13 +20,13 @@ mistakes() {
     cargo test --locked -p mistakes
 }
 
-# Tests that are larger, or others, without debug assertions; a quarter of their loads, as the build
-# is hardly optimized. `cargo test --release` has all. Those of turnwise-redis need a server and run
-# in ci/store.sh.
-optimized() {
+# Tests that are larger, or others, without debug assertions; a quarter of their loads, as little is
+# optimized. `cargo test --release` has all. Those of turnwise-redis need a server and run in
+# ci/store.sh.
+release() {
     local others='\bsize\(|debug_assertions' different
     different=$({ tests . "$others"; tests crates/turnwise-locks "$others"; } | sort -u)
-    TURNWISE_PART=4 cargo test "${optimized[@]}" --no-fail-fast --lib $different
+    TURNWISE_PART=4 cargo test "${release[@]}" --no-fail-fast --lib $different
 }
 
-parts "debug tracing mistakes optimized" "$@"
+parts "debug tracing mistakes release" "$@"

@@ -17,7 +17,7 @@
 //! - MAJORITY-4: each attempt has a token of its own, which is left on all nodes when the attempt
 //!   fails.
 //!
-//! `tests/majority_search.rs` visits all states of it.
+//! `majority_search` in `stress-tests/search` visits all states of it.
 
 #[path = "majority/vote.rs"]
 mod vote;

@@ -207,7 +207,8 @@ fn requests_come_twice_and_answers_late() {
     thread::scope(|scope| {
         for client in 0..clients {
             let proxy = Proxy::new(server.port, || Fate::Forward);
-            let connect = || builder().answer_within(Duration::from_millis(60)).connect(&proxy.url());
+            let connect =
+                || builder().answer_within(Duration::from_millis(60)).connect(&proxy.url());
             // A busy machine may need longer for an answer that nothing delays.
             let mut remote = None;
             until("it connects", || {

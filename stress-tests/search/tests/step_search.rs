@@ -5,10 +5,10 @@
 //! whose lease lasts, fences increase, a request that was given up is never granted again, and a
 //! waiting request that asks again is granted.
 
-#[path = "../src/record.rs"]
+#[path = "../../../crates/turnwise-redis/src/record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod record;
-#[path = "../src/step.rs"]
+#[path = "../../../crates/turnwise-redis/src/step.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "shared with the crate")]
 mod step;
 

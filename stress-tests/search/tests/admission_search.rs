@@ -8,16 +8,16 @@
 //! - no reservation becomes a row after its lease, and fences increase;
 //! - a request is decided when it asks again, and no place is lost for good.
 
-#[path = "../src/admission_record.rs"]
+#[path = "../../../crates/turnwise-redis/src/admission_record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod admission_record;
-#[path = "../src/record.rs"]
+#[path = "../../../crates/turnwise-redis/src/record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod record;
-#[path = "../src/rows.rs"]
+#[path = "../../../crates/turnwise-redis/src/rows.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod rows;
-#[path = "../src/step.rs"]
+#[path = "../../../crates/turnwise-redis/src/step.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "shared with the crate")]
 mod step;
 

@@ -31,10 +31,10 @@
 //! node that has lost its data knows no fence but its clock's. After it has stayed away for a
 //! lease, that is greater than all, if clocks are not further apart than a lease.
 
-#[path = "../src/record.rs"]
+#[path = "../../../crates/turnwise-redis/src/record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod record;
-#[path = "../src/step.rs"]
+#[path = "../../../crates/turnwise-redis/src/step.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "shared with the crate")]
 mod step;
 

@@ -6,16 +6,16 @@
 //! messages in their order; a withdrawn message has not begun and never does; and later drainers
 //! find all messages.
 
-#[path = "../src/mailbox.rs"]
+#[path = "../../../crates/turnwise-redis/src/mailbox.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod mailbox;
-#[path = "../src/record.rs"]
+#[path = "../../../crates/turnwise-redis/src/record.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod record;
-#[path = "../src/rows.rs"]
+#[path = "../../../crates/turnwise-redis/src/rows.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the crate")]
 mod rows;
-#[path = "../src/step.rs"]
+#[path = "../../../crates/turnwise-redis/src/step.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "shared with the crate")]
 mod step;
 
