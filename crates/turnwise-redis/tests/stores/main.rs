@@ -1,4 +1,4 @@
-//! What the crate promises, in one program: it is built and linked once, and its tests, most of
+//! The promises of the crate, in one program: it is built and linked once, and its tests, most of
 //! which wait for leases and for servers that are slow or gone, wait together.
 //!
 //! `cargo test -p turnwise-redis --test stores faults::` runs one module. Its tests run beside
