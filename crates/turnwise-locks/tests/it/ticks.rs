@@ -340,7 +340,7 @@ fn a_tick_behind_a_long_run_is_missed() {
     assert!(ran.try_iter().eq([1, 2]));
 }
 
-/// Others have had their ticks meanwhile, so many that the book forgets them.
+/// Others have taken ticks meanwhile, enough of them for the book to forget jobs.
 #[test]
 fn missed_ticks_are_caught_up_beside_many_jobs() {
     for runs_before in [false, true] {
