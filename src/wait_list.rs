@@ -102,28 +102,28 @@ pub(crate) struct Waiters(Mutex<List>);
 
 #[derive(Default)]
 struct List {
-    waiters: BTreeMap<Place, Waiter>,
-    last: Place,
+    waiters: BTreeMap<WaiterPlace, Waiter>,
+    last: WaiterPlace,
 }
 
 /// A waiter's place in a list. No other one ever has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place(u64);
+pub(crate) struct WaiterPlace(u64);
 
 /// A waiter's entry in a list: dropping it takes the waiter out.
-pub(crate) struct Entry<'a> {
+pub(crate) struct WaiterEntry<'a> {
     list: &'a Waiters,
-    place: Place,
+    place: WaiterPlace,
 }
 
 impl Waiters {
     /// Adds a waiter, for as long as the entry lives.
-    pub(crate) fn add(&self, waiter: Waiter) -> Entry<'_> {
-        Entry { list: self, place: self.insert(waiter) }
+    pub(crate) fn add(&self, waiter: Waiter) -> WaiterEntry<'_> {
+        WaiterEntry { list: self, place: self.insert(waiter) }
     }
 
     /// Adds a waiter; its place takes it out again.
-    pub(crate) fn insert(&self, waiter: Waiter) -> Place {
+    pub(crate) fn insert(&self, waiter: Waiter) -> WaiterPlace {
         let List { waiters, last } = &mut *self.0.lock();
         last.0 += 1;
         waiters.insert(*last, waiter);
@@ -131,7 +131,7 @@ impl Waiters {
     }
 
     /// Takes a waiter out that may have been woken already.
-    pub(crate) fn remove(&self, place: Place) {
+    pub(crate) fn remove(&self, place: WaiterPlace) {
         let removed = self.0.lock().waiters.remove(&place);
         // A waker's drop is user code: not under the lock.
         panic::ignore(|| drop(removed));
@@ -155,14 +155,14 @@ impl Waiters {
     }
 }
 
-impl Entry<'_> {
+impl WaiterEntry<'_> {
     /// True if the waiter was not woken yet.
     pub(crate) fn is_listed(&self) -> bool {
         self.list.0.lock().waiters.contains_key(&self.place)
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for WaiterEntry<'_> {
     fn drop(&mut self) {
         self.list.remove(self.place);
     }

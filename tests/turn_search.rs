@@ -106,7 +106,7 @@ mod sync {
 }
 
 use cell::header::{Header, Resting};
-use cell::turn::{Core, Cut, Keeper, TurnMut, VTable, Woken};
+use cell::turn::{Core, Cut, Keeper, TurnMut, TurnVTable, WokenTurn};
 use mailbox::node::NodePtr;
 
 thread_local! {
@@ -114,7 +114,7 @@ thread_local! {
     static FREED: Cell<u8> = const { Cell::new(0) };
 }
 
-static VTABLE: VTable = VTable { node, free: |_| FREED.set(FREED.get() + 1) };
+static VTABLE: TurnVTable = TurnVTable { node, free: |_| FREED.set(FREED.get() + 1) };
 
 /// The search tracks the right to its turn.
 fn node(turn: TurnMut) -> NodePtr {
@@ -123,7 +123,7 @@ fn node(turn: TurnMut) -> NodePtr {
 }
 
 /// Returns whether a step has taken the owner out, and forgets the owner.
-fn taken(woken: Option<Woken>) -> bool {
+fn taken(woken: Option<WokenTurn>) -> bool {
     woken.map(forget).is_some()
 }
 

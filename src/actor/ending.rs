@@ -11,7 +11,7 @@ use crate::error::Reason;
 use crate::panic;
 use crate::send::wait::WaitFor;
 use crate::time::Limit;
-use crate::wait_list::Place;
+use crate::wait_list::WaiterPlace;
 
 /// Resolves when an actor is idle ([`Actor::idle`]), or has ended ([`Actor::ended`]). A future,
 /// or something to wait for.
@@ -23,7 +23,7 @@ use crate::wait_list::Place;
 pub struct Ending<S: Send + 'static> {
     actor: Actor<S>,
     awaited: WaitFor,
-    entry: Option<Place>,
+    entry: Option<WaiterPlace>,
 }
 
 impl<S: Send + 'static> Ending<S> {

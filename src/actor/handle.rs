@@ -20,7 +20,7 @@ use crate::error::{AskError, SendError, StopCause};
 use crate::mailbox::word::CLOSED;
 use crate::send::push::By;
 use crate::send::wait::WaitFor;
-use crate::thread::waits_for::Waits;
+use crate::thread::waits_for::WaitSnapshot;
 
 impl<S: Send + 'static> Actor<S> {
     /// An actor with this state, no limit and no hooks: one small allocation.
@@ -481,7 +481,7 @@ impl<S> Actor<S> {
     /// ```
     pub fn snapshot(&self) -> ActorSnapshot {
         let addr = self.handle.addr();
-        ActorSnapshot::of(self.handle.header(), addr, Waits::look().of(addr))
+        ActorSnapshot::of(self.handle.header(), addr, WaitSnapshot::look().of(addr))
     }
 }
 

@@ -77,11 +77,11 @@ where
 }
 
 /// The outcome of a question: its answer, or the question and why it was refused.
-type Asked<S, L> =
+type AskResult<S, L> =
     Result<Answer<<L as Message<S>>::Answer, <L as Message<S>>::Payload>, (L, Reason)>;
 
 #[inline(always)]
-pub(super) fn ask<S, L>(handle: &Strong<S>, message: L, by: By) -> Asked<S, L>
+pub(super) fn ask<S, L>(handle: &Strong<S>, message: L, by: By) -> AskResult<S, L>
 where
     S: 'static,
     L: Message<S> + Shown,

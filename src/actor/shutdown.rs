@@ -58,7 +58,7 @@ use crate::time::{Cutoff, Limit, Timers};
 use crate::turn::blocking::{before_pending, circle_of_task, leave_to_others, relieve_anyway};
 use crate::turn::deferred::{give_back_here, run_here};
 use crate::turn::run_list::settle;
-use crate::wait_list::{Entry, Place, Waiter};
+use crate::wait_list::{Waiter, WaiterEntry, WaiterPlace};
 
 /// Outcome of a system's shutdown: each of its actors is counted in one of the three.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -277,7 +277,7 @@ impl Course {
         })
     }
 
-    fn sleep(&self, entry: &Entry<'_>, deadline: Cutoff<'_>) -> Result<(), Reason> {
+    fn sleep(&self, entry: &WaiterEntry<'_>, deadline: Cutoff<'_>) -> Result<(), Reason> {
         if self.inside.is_empty() {
             deadline.park(|| !entry.is_listed());
             return Ok(());
@@ -352,7 +352,7 @@ pub struct Closing {
     system: System,
     course: Course,
     /// Its place among those who wait for the system.
-    place: Option<Place>,
+    place: Option<WaiterPlace>,
     report: Option<ShutdownReport>,
 }
 

@@ -9,7 +9,7 @@ use super::registry::SystemShared;
 use super::snapshot::ActorSnapshot;
 use super::system::System;
 use crate::cell::observe::Stats;
-use crate::thread::waits_for::Waits;
+use crate::thread::waits_for::WaitSnapshot;
 
 /// The actors of a [`System`], as they were one after the other: [`System::snapshot`].
 ///
@@ -108,7 +108,7 @@ impl SystemSnapshot {
     fn of(system: &SystemShared) -> Self {
         // Without the lock: what an actor is asked is not under it.
         let members = system.members();
-        let waits = Waits::look();
+        let waits = WaitSnapshot::look();
         SystemSnapshot {
             actors: members
                 .iter()

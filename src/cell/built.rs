@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use super::config::{Hooks, Plan};
 use super::counts::Uses;
 use super::reclaim::{Dead, reclaim};
-use super::settings::{Config, Kind, Traits, VTable};
+use super::settings::{Config, Kind, StateVTable, Traits};
 
 #[repr(C)]
 pub(super) struct Built<S> {
@@ -39,7 +39,7 @@ unsafe impl<S: Send> Send for BuiltRef<S> {}
 unsafe impl<S: Send> Sync for BuiltRef<S> {}
 
 impl<S> BuiltRef<S> {
-    pub(super) fn new(vtable: &'static VTable, Plan { settings, hooks }: Plan<S>) -> Self {
+    pub(super) fn new(vtable: &'static StateVTable, Plan { settings, hooks }: Plan<S>) -> Self {
         let asks = settings.asks_executor();
         let traits = Traits { told_of_end: hooks.on_end.is_some(), asks };
         let config = Config::new(vtable, Kind::Built, traits, settings);

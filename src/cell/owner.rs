@@ -22,7 +22,7 @@ use super::reclaim::{Dead, reclaim};
 use super::refs::{Queued, Ref, Scheduled, Strong};
 use super::resident::InTurn;
 use super::settings::{Guard, Move};
-use super::turn::Woken;
+use super::turn::WokenTurn;
 use super::typed::Cell;
 use crate::error::{StopCause, TurnPanic};
 use crate::mailbox::list::{Batch, Links};
@@ -663,7 +663,7 @@ impl Resting {
     }
 }
 
-impl Woken {
+impl WokenTurn {
     /// The owner, with the turn before all that waits.
     pub(crate) fn get_up(self) -> Owner {
         let (turn, resting) = self.into_parts();

@@ -104,7 +104,7 @@ impl Settings {
 /// An actor's configuration: its type's functions, and its builder's settings.
 #[repr(C)]
 pub(crate) struct Config {
-    pub(super) vtable: &'static VTable,
+    pub(super) vtable: &'static StateVTable,
     pub(super) kind: Kind,
     pub(super) traits: Traits,
     /// This many messages are run and that is all: nothing is done around their turns, no place is
@@ -210,7 +210,7 @@ impl Config {
     }
 
     pub(super) const fn new(
-        vtable: &'static VTable,
+        vtable: &'static StateVTable,
         kind: Kind,
         traits: Traits,
         settings: Settings,
@@ -306,7 +306,7 @@ pub(crate) struct Move {
 }
 
 /// The functions of one state type. All but those that free are for the owner of the mailbox.
-pub(super) struct VTable {
+pub(super) struct StateVTable {
     pub(super) counts: usize,
     /// The offset of a built configuration's count.
     pub(super) uses: usize,

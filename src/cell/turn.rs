@@ -3,7 +3,7 @@
 //! A turn whose future is pending keeps its mailbox: nothing else of the actor runs, senders leave
 //! their messages as beside any turn, and the mailbox's word is not touched. The owner and the
 //! right to go on with the turn ([`TurnMut`]) lie in the turn itself, on no thread. The step that
-//! takes them out has to go on with both ([`Woken`]), and nothing else can.
+//! takes them out has to go on with both ([`WokenTurn`]), and nothing else can.
 //!
 //! | bits of the word | mean                                                                  |
 //! |------------------|-----------------------------------------------------------------------|
@@ -69,10 +69,10 @@ const _: () = assert!(WAKERS < KEEPER);
 pub(crate) struct Core {
     word: AtomicU64,
     /// The owner, while the turn is suspended (TURN-1).
-    place: UnsafeCell<Option<Woken>>,
+    place: UnsafeCell<Option<WokenTurn>>,
     /// For the [`TurnMut`] alone (TURN-4).
     kept: UnsafeCell<BetweenPolls>,
-    vtable: &'static VTable,
+    vtable: &'static TurnVTable,
 }
 
 /// State that is kept from one poll to the next.
@@ -85,7 +85,7 @@ struct BetweenPolls {
 }
 
 /// Functions of a turn's type.
-pub(crate) struct VTable {
+pub(crate) struct TurnVTable {
     /// A node by which the mailbox goes on with the turn.
     ///
     /// # Safety
@@ -119,7 +119,7 @@ fn fewer(now: u64, one: u64, all: u64) -> u64 {
 
 impl Core {
     /// With one keeper.
-    pub(crate) fn new(vtable: &'static VTable) -> Self {
+    pub(crate) fn new(vtable: &'static TurnVTable) -> Self {
         Core {
             word: AtomicU64::new(KEEPER),
             place: UnsafeCell::new(None),
@@ -130,7 +130,7 @@ impl Core {
 
     /// Moves the word from what it is to what `next` makes of it. If that clears SUSPENDED, the
     /// owner is the caller's.
-    fn step(&self, next: impl Fn(u64) -> u64) -> (u64, Option<Woken>) {
+    fn step(&self, next: impl Fn(u64) -> u64) -> (u64, Option<WokenTurn>) {
         let mut now = self.word.load(Relaxed);
         loop {
             let to = next(now);
@@ -152,7 +152,7 @@ impl Core {
     }
 
     /// Wakes the turn; if its owner lies there, it is the caller's.
-    pub(crate) fn wake(&self) -> Option<Woken> {
+    pub(crate) fn wake(&self) -> Option<WokenTurn> {
         self.step(Core::woken).1
     }
 
@@ -165,7 +165,7 @@ impl Core {
     ///
     /// # Safety
     /// The caller gives up a waker that was counted.
-    pub(crate) unsafe fn release_waker(core: NonNull<Core>, wakes: bool) -> Option<Woken> {
+    pub(crate) unsafe fn release_waker(core: NonNull<Core>, wakes: bool) -> Option<WokenTurn> {
         let release = |now| {
             let now = if wakes { Core::woken(now) } else { now };
             let left = fewer(now, WAKER, WAKERS);
@@ -214,7 +214,7 @@ impl Keeper {
 
     /// Has the turn's future dropped where it would be polled; if its owner lies there, it is the
     /// caller's.
-    pub(crate) fn cut(&self) -> Option<Woken> {
+    pub(crate) fn cut(&self) -> Option<WokenTurn> {
         self.step(|now| (now | CUT) & !SUSPENDED).1
     }
 }
@@ -330,11 +330,11 @@ impl TurnMut {
 
     /// The owner lies down in the turn, if a waker is there, and it was not woken already. A
     /// success is the caller's last look at the turn and at the mailbox.
-    pub(crate) fn suspend(self, resting: Resting) -> Result<(), Woken> {
+    pub(crate) fn suspend(self, resting: Resting) -> Result<(), WokenTurn> {
         // What goes into the place keeps the turn, until the place is taken: perhaps in the very
         // step below, on another thread.
         let core = self.0.0;
-        let woken = Woken { turn: self, resting };
+        let woken = WokenTurn { turn: self, resting };
         // SAFETY: TURN-1, TURN-4: the right is in the caller's hand, so the turn is there and not
         // suspended.
         let step = unsafe {
@@ -367,12 +367,12 @@ impl TurnMut {
 
 /// A turn that is to go on, and the owner of its mailbox, taken out of it.
 #[must_use = "a mailbox whose owner is forgotten is stuck"]
-pub(crate) struct Woken {
+pub(crate) struct WokenTurn {
     turn: TurnMut,
     resting: Resting,
 }
 
-impl Woken {
+impl WokenTurn {
     /// The right to the turn, and the owner.
     pub(super) fn into_parts(self) -> (TurnMut, Resting) {
         (self.turn, self.resting)

@@ -10,7 +10,7 @@ use super::built::{Built, BuiltRef};
 use super::config::{Hooks, PanicPolicy, Plan, UndeliveredHook};
 use super::counts::Counts;
 use super::header::{CellPtr, ENDED, Header, Recovered};
-use super::settings::{Config, Fork, Guard, Kind, Move, Settings, Traits, VTable};
+use super::settings::{Config, Fork, Guard, Kind, Move, Settings, StateVTable, Traits};
 use crate::error::TurnPanic;
 use crate::panic;
 use crate::sync::alloc::{alloc, dealloc};
@@ -26,7 +26,7 @@ pub(crate) struct Cell<S> {
 }
 
 impl<S> Cell<S> {
-    const VTABLE: &'static VTable = &VTable {
+    const VTABLE: &'static StateVTable = &StateVTable {
         counts: offset_of!(Cell<S>, counts),
         uses: Built::<S>::USES,
         name: std::any::type_name::<S>,

@@ -1,6 +1,6 @@
 //! Turns that block.
 
-use crate::pool::Config;
+use crate::pool::PoolConfig;
 use crate::turn::blocking::relieve_anyway;
 
 /// The policy of a [`ThreadPool`](crate::ThreadPool) when a turn on one of its workers is about to
@@ -32,7 +32,7 @@ pub enum Blocking {
 impl Default for Blocking {
     /// [`Blocking::Compensate`] with 256 threads at most.
     fn default() -> Self {
-        Blocking::Compensate { most: Config::MOST }
+        Blocking::Compensate { most: PoolConfig::MOST }
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 
 use super::blocking::Blocking;
 use super::pool::ThreadPool;
-use crate::pool::{Config, Pool};
+use crate::pool::{Pool, PoolConfig};
 
 impl ThreadPool {
     /// A pool with a worker for each processor that this program may use.
@@ -27,14 +27,14 @@ impl ThreadPool {
 
     /// A pool with names, another size, or another way with turns that block.
     pub fn builder() -> PoolBuilder {
-        PoolBuilder(Config::default())
+        PoolBuilder(PoolConfig::default())
     }
 }
 
 /// Describes a [`ThreadPool`] before it is started: see [`ThreadPool::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing is started before `build`"]
-pub struct PoolBuilder(Config);
+pub struct PoolBuilder(PoolConfig);
 
 impl PoolBuilder {
     /// The number of workers, and so of turns that run at a time. Without this, one for each
@@ -94,7 +94,7 @@ impl PoolBuilder {
     /// assert!(matches!(ThreadPool::builder().threads(0).build(), Err(PoolError::NoThreads)));
     /// ```
     pub fn build(self) -> Result<ThreadPool, PoolError> {
-        let largest = Config::LARGEST;
+        let largest = PoolConfig::LARGEST;
         match self.0.workers {
             0 => return Err(PoolError::NoThreads),
             asked if asked > largest => return Err(PoolError::TooManyThreads { asked, largest }),

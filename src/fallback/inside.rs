@@ -10,7 +10,7 @@ use ::tokio::runtime::Handle;
 
 use crate::cell::executor::Drain;
 use crate::panic;
-use crate::pool::{Config, Job, Pool};
+use crate::pool::{Job, Pool, PoolConfig};
 
 /// The most threads beyond the workers: as many as a runtime has for blocking work, unless another
 /// number is asked for.
@@ -21,7 +21,7 @@ pub(super) fn pool() -> &'static Pool<Task> {
     static POOL: OnceLock<Pool<Task>> = OnceLock::new();
     POOL.get_or_init(|| {
         let name = "turnwise-in".into();
-        Pool::start(Config { name, most: Some(MOST), ..Config::default() }).0
+        Pool::start(PoolConfig { name, most: Some(MOST), ..PoolConfig::default() }).0
     })
 }
 

@@ -12,13 +12,13 @@ mod runtime;
 use std::sync::OnceLock;
 
 use crate::cell::executor::Drain;
-use crate::pool::{Config, Pool};
+use crate::pool::{Pool, PoolConfig};
 
 static POOL: OnceLock<Pool<Drain>> = OnceLock::new();
 
 /// The pool of the process, started with as many threads as can be had if it is not running.
 pub(crate) fn pool() -> &'static Pool<Drain> {
-    POOL.get_or_init(|| Pool::start(Config::default()).0)
+    POOL.get_or_init(|| Pool::start(PoolConfig::default()).0)
 }
 
 /// True if it is running.

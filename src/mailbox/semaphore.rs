@@ -114,17 +114,17 @@ impl Drop for Unpushed {
 
 /// The answer to a waiter: nothing if its message was accepted, else the message and why
 /// it was not.
-pub(crate) type Answer = Option<(Unpushed, Reason)>;
+pub(crate) type PermitAnswer = Option<(Unpushed, Reason)>;
 
 /// One that waits for a permit.
-pub(crate) struct Waiter {
+pub(crate) struct PermitWaiter {
     message: Unpushed,
-    sender: Answerer<Promised, Answer>,
+    sender: Answerer<Promised, PermitAnswer>,
 }
 
-impl Waiter {
-    pub(crate) fn new(message: Unpushed, sender: Answerer<Promised, Answer>) -> Self {
-        Waiter { message, sender }
+impl PermitWaiter {
+    pub(crate) fn new(message: Unpushed, sender: Answerer<Promised, PermitAnswer>) -> Self {
+        PermitWaiter { message, sender }
     }
 
     /// Its message, which its sender has back without an answer.
@@ -135,7 +135,7 @@ impl Waiter {
     /// Pushes the message, with a permit, and wakes its sender. By the owner of the mailbox. If
     /// that is closed, the message goes back, and so does the permit.
     fn enter(self, room: &Semaphore, word: &Word, why: impl FnOnce() -> Reason) {
-        let Waiter { message, sender } = self;
+        let PermitWaiter { message, sender } = self;
         let (node, link) = (message.node().addr(), |head| message.node().set_next(head));
         // Ordering: the push is the writer side of MESSAGE for what the lock of the queue has
         // carried here.
@@ -159,7 +159,7 @@ impl Waiter {
 }
 
 /// Wakes the sender: user code.
-fn answer(sender: Answerer<Promised, Answer>, answer: Answer) {
+fn answer(sender: Answerer<Promised, PermitAnswer>, answer: PermitAnswer) {
     // A sender that gives up takes itself out of the queue, and withdraws nothing.
     let accepted = sender.claim().expect("a waiter is answered once");
     accepted.finish(Ok(answer));
@@ -175,7 +175,7 @@ pub(crate) struct Semaphore {
 #[derive(Default)]
 struct Queue {
     /// By their numbers, which say who came first.
-    waiters: BTreeMap<u64, Waiter>,
+    waiters: BTreeMap<u64, PermitWaiter>,
     /// The number of the last one.
     last: u64,
     is_closed: bool,
@@ -183,10 +183,10 @@ struct Queue {
 
 /// Outcome of an attempt to [`acquire`](Semaphore::acquire).
 pub(crate) enum Acquired {
-    Permit(Waiter),
+    Permit(PermitWaiter),
     /// The waiter is in the queue, by this number.
     Waits(u64),
-    Closed(Waiter),
+    Closed(PermitWaiter),
 }
 
 impl Semaphore {
@@ -247,7 +247,7 @@ impl Semaphore {
     }
 
     /// Takes a permit, or the last place in the queue.
-    pub(crate) fn acquire(&self, waiter: Waiter) -> Acquired {
+    pub(crate) fn acquire(&self, waiter: PermitWaiter) -> Acquired {
         let mut queue = self.queue.lock();
         if queue.is_closed {
             return Acquired::Closed(waiter);
@@ -310,7 +310,7 @@ impl Semaphore {
     }
 
     /// Takes a waiter out of the queue again, if it is still there: its message is the caller's.
-    pub(crate) fn give_up(&self, number: u64) -> Option<Waiter> {
+    pub(crate) fn give_up(&self, number: u64) -> Option<PermitWaiter> {
         let mut queue = self.queue.lock();
         let waiter = queue.waiters.remove(&number)?;
         self.lower_if_empty(&queue);
@@ -326,7 +326,7 @@ impl Semaphore {
 
     /// Closes the queue, of a mailbox that was closed, and takes its first waiter out, to be
     /// refused. One at a time: a waiter that was not refused yet can give up.
-    pub(crate) fn close_next(&self) -> Option<Waiter> {
+    pub(crate) fn close_next(&self) -> Option<PermitWaiter> {
         let mut queue = self.queue.lock();
         let Queue { waiters, is_closed, .. } = &mut *queue;
         *is_closed = true;

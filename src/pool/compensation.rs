@@ -28,7 +28,7 @@ use crate::sync::{Condvar, Instant, Mutex};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The next step of a thread of the pool.
-pub(crate) enum Next<P> {
+pub(crate) enum Assignment<P> {
     /// To work at a place.
     Place(P),
     /// To run what waits, without a place.
@@ -218,19 +218,19 @@ impl<P> Threads<P> {
 
     /// Stands by until there is something to do; `None` if that takes too long, or the pool has
     /// ended.
-    pub(crate) fn next(&self, ended: impl Fn() -> bool) -> Option<Next<P>> {
+    pub(crate) fn next(&self, ended: impl Fn() -> bool) -> Option<Assignment<P>> {
         let mut state = self.state.lock();
         let mut patient = true;
         loop {
             // Longest left first: a place with work in it that no thread runs.
             if let Some((_, place)) = state.free.pop_front() {
                 state.spares -= 1;
-                return Some(Next::Place(place));
+                return Some(Assignment::Place(place));
             }
             if state.help > 0 {
                 state.help -= 1;
                 state.spares -= 1;
-                return Some(Next::Help);
+                return Some(Assignment::Help);
             }
             if (ended() || !patient) && state.has_spare() {
                 state.spares -= 1;
@@ -346,15 +346,15 @@ mod tests {
         threads
     }
 
-    fn place_of(job: Option<Next<usize>>) -> Option<usize> {
+    fn place_of(job: Option<Assignment<usize>>) -> Option<usize> {
         match job {
-            Some(Next::Place(place)) => Some(place),
+            Some(Assignment::Place(place)) => Some(place),
             _ => None,
         }
     }
 
-    fn is_help(job: &Option<Next<usize>>) -> bool {
-        matches!(job, Some(Next::Help))
+    fn is_help(job: &Option<Assignment<usize>>) -> bool {
+        matches!(job, Some(Assignment::Help))
     }
 
     /// COMPENSATION-2, COMPENSATION-4.

@@ -64,15 +64,15 @@ impl Current {
         worker: &(dyn Worker + 'static),
         f: impl FnOnce() -> R,
     ) -> R {
-        struct Leaves;
-        impl Drop for Leaves {
+        struct ResetCurrent;
+        impl Drop for ResetCurrent {
             fn drop(&mut self) {
                 CURRENT.with(|current| current.set(Current::NONE));
             }
         }
         let worker = Some(NonNull::from(worker));
         CURRENT.with(|current| current.set(Current { pool, worker }));
-        let _leaves = Leaves;
+        let _leaves = ResetCurrent;
         f()
     }
 

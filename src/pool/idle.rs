@@ -60,9 +60,9 @@ pub(crate) const MOST_WORKERS: usize = FIELD as usize;
 
 /// The word, read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Snapshot(u64);
+pub(crate) struct IdleSnapshot(u64);
 
-impl Snapshot {
+impl IdleSnapshot {
     pub(crate) fn searchers(self) -> u64 {
         self.0 & FIELD
     }
@@ -115,15 +115,15 @@ impl Idle {
     }
 
     /// Stale on return.
-    pub(crate) fn look(&self) -> Snapshot {
+    pub(crate) fn look(&self) -> IdleSnapshot {
         // Ordering: Relaxed. Nothing is read through it: a worker that sees ENDED looks after its
         // own, others come by `announce`.
-        Snapshot(self.word.load(Relaxed))
+        IdleSnapshot(self.word.load(Relaxed))
     }
 
     /// Work has been put where searchers look: sees to it that a worker comes.
     #[must_use = "if the pool has ended, what was put in is to be swept"]
-    pub(crate) fn announce(&self) -> Snapshot {
+    pub(crate) fn announce(&self) -> IdleSnapshot {
         // Ordering: SeqCst, the announcer's side of NEED.
         fence(SeqCst);
         let now = self.look();
@@ -154,7 +154,7 @@ impl Idle {
     /// each other's way.
     pub(crate) fn start_search(&self) -> bool {
         let more = |now: u64| {
-            (2 * Snapshot(now).searchers() < self.workers as u64).then_some(now + SEARCHER)
+            (2 * IdleSnapshot(now).searchers() < self.workers as u64).then_some(now + SEARCHER)
         };
         // Ordering: Relaxed. A worker that begins to search promises to look later; it is not seen
         // to have looked before.
@@ -164,7 +164,7 @@ impl Idle {
     /// A searcher has found work. `more`: there is more where searchers look.
     pub(crate) fn found(&self, more: impl FnOnce() -> bool) {
         // Ordering: Relaxed, with the fence below.
-        let before = Snapshot(self.word.fetch_sub(SEARCHER, Relaxed));
+        let before = IdleSnapshot(self.word.fetch_sub(SEARCHER, Relaxed));
         // A worker that falls asleep later looks by itself.
         if before.searchers() == 1 && before.sleepers() > 0 {
             // Ordering: SeqCst, the looker's side of NEED.
@@ -190,7 +190,7 @@ impl Idle {
             beds.push(Bed { worker, thread: thread::current(), settled: false });
             let step = if searching { SLEEPER - SEARCHER } else { SLEEPER };
             // Ordering: Relaxed, with the fence below.
-            Snapshot(self.word.fetch_add(step, Relaxed) + step)
+            IdleSnapshot(self.word.fetch_add(step, Relaxed) + step)
         };
         if now.searchers() == 0 {
             // Ordering: SeqCst, the looker's side of NEED.

@@ -32,14 +32,14 @@ use crate::enrolled::Enrolled;
 use crate::sync::Instant;
 use idle::MOST_WORKERS;
 use monitor::start_monitor;
-use place::Place;
+use place::WorkerPlace;
 use queues::Queues;
 use shared::Shared;
 use worker::{is_closed, schedule, start, works_for};
 
 /// The settings of a pool.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct PoolConfig {
     /// At least one, and at most [`LARGEST`](Self::LARGEST).
     pub(crate) workers: usize,
     /// The most threads beyond the workers; `None` if waits are refused.
@@ -49,7 +49,7 @@ pub(crate) struct Config {
     pub(crate) stack_size: Option<usize>,
 }
 
-impl Config {
+impl PoolConfig {
     /// The most workers that a pool can have.
     pub(crate) const LARGEST: usize = MOST_WORKERS;
 
@@ -57,12 +57,12 @@ impl Config {
     pub(crate) const MOST: usize = 256;
 }
 
-impl Default for Config {
+impl Default for PoolConfig {
     /// A worker for each processor that this program may use.
     fn default() -> Self {
         let workers = available_parallelism().map_or(1, |n| n.get()).min(Self::LARGEST);
         let name = "turnwise".into();
-        Config { workers, most: Some(Self::MOST), name, stack_size: None }
+        PoolConfig { workers, most: Some(Self::MOST), name, stack_size: None }
     }
 }
 
@@ -81,22 +81,22 @@ impl<J: Job> Clone for Pool<J> {
 
 impl<J: Job> Pool<J> {
     /// Starts a pool; and why it has fewer threads than it should, if it has.
-    pub(crate) fn start(config: Config) -> (Self, Option<io::Error>) {
+    pub(crate) fn start(config: PoolConfig) -> (Self, Option<io::Error>) {
         let (pool, error) = Self::start_workers(config);
         let error = start_monitor(&pool.shared).err().or(error);
         (Pool { lacks_threads: error.is_some(), ..pool }, error)
     }
 
     /// A pool that no monitor looks after.
-    pub(crate) fn start_workers(config: Config) -> (Self, Option<io::Error>) {
-        let Config { workers, most, name, stack_size } = config;
+    pub(crate) fn start_workers(config: PoolConfig) -> (Self, Option<io::Error>) {
+        let PoolConfig { workers, most, name, stack_size } = config;
         let (queues, own) = Queues::new(workers);
         let shared = Arc::new(Shared::new(queues, most, name.into_boxed_str(), stack_size));
         // Every place is added, also when a thread cannot be started: one that comes later may take
         // it.
         let mut error = None;
         for (number, queue) in own.into_iter().enumerate() {
-            let place = Place::new(number, queue);
+            let place = WorkerPlace::new(number, queue);
             let started = shared.threads.add_worker(place, |number| start(&shared, number));
             error = started.err().or(error);
         }
@@ -181,7 +181,7 @@ mod tests {
     fn a_pool_that_lacks_threads_tries_again() {
         for (stack, has) in [(1 << 20, true), (1 << 60, false)] {
             let name = "test".into();
-            let config = Config { workers: 1, most: None, name, stack_size: Some(stack) };
+            let config = PoolConfig { workers: 1, most: None, name, stack_size: Some(stack) };
             let (pool, error) = Pool::<Token>::start(config);
             assert_eq!(error.is_none(), has);
             let pool = Pool { lacks_threads: true, ..pool };

@@ -45,7 +45,7 @@ const INJECTOR_EVERY: u32 = 61;
 const ROUNDS: usize = 3;
 
 /// A worker's place.
-pub(super) struct Place<J: Job> {
+pub(super) struct WorkerPlace<J: Job> {
     number: usize,
     queue: Worker<J>,
     /// Jobs begun here, and looks that found none; wraps.
@@ -57,10 +57,10 @@ pub(super) struct Place<J: Job> {
 }
 
 /// The place of a thread that may have one (PLACE-1).
-pub(super) struct OwnPlace<J: Job>(RefCell<Option<Place<J>>>);
+pub(super) struct OwnPlace<J: Job>(RefCell<Option<WorkerPlace<J>>>);
 
 /// Outcome of a look into one's own place.
-pub(super) enum Own<J> {
+pub(super) enum NextJob<J> {
     /// The thread has no place any more.
     Lost,
     /// A job to run.
@@ -82,9 +82,9 @@ pub(super) enum Placed<J> {
     NoPlace(J),
 }
 
-impl<J: Job> Place<J> {
+impl<J: Job> WorkerPlace<J> {
     pub(super) fn new(number: usize, queue: Worker<J>) -> Self {
-        Place {
+        WorkerPlace {
             number,
             queue,
             tick: 0,
@@ -199,7 +199,7 @@ impl<J: Job> OwnPlace<J> {
         self.0.borrow().is_some()
     }
 
-    pub(super) fn set(&self, place: Place<J>) {
+    pub(super) fn set(&self, place: WorkerPlace<J>) {
         let before = self.0.replace(Some(place));
         debug_assert!(before.is_none(), "a thread has one place at most");
     }
@@ -220,33 +220,33 @@ impl<J: Job> OwnPlace<J> {
         true
     }
 
-    pub(super) fn take(&self) -> Option<Place<J>> {
+    pub(super) fn take(&self) -> Option<WorkerPlace<J>> {
         self.0.take()
     }
 
     /// Looks for the next job in the place, and outside.
     #[inline(always)]
-    pub(super) fn next(&self, queues: &Queues<J>) -> Own<J> {
+    pub(super) fn next(&self, queues: &Queues<J>) -> NextJob<J> {
         let mut place = self.0.borrow_mut();
-        let Some(place) = place.as_mut() else { return Own::Lost };
+        let Some(place) = place.as_mut() else { return NextJob::Lost };
         match place.next(queues) {
-            (Some(job), false) => Own::Found(job),
-            (Some(job), true) => Own::FoundMore(job),
-            (None, _) => Own::Nothing(place.number),
+            (Some(job), false) => NextJob::Found(job),
+            (Some(job), true) => NextJob::FoundMore(job),
+            (None, _) => NextJob::Nothing(place.number),
         }
     }
 
     /// Looks everywhere, as a searcher.
-    pub(super) fn search(&self, queues: &Queues<J>) -> Own<J> {
+    pub(super) fn search(&self, queues: &Queues<J>) -> NextJob<J> {
         let mut place = self.0.borrow_mut();
-        let Some(place) = place.as_mut() else { return Own::Lost };
+        let Some(place) = place.as_mut() else { return NextJob::Lost };
         match place.search(queues) {
             Some(job) => {
                 place.tick = place.tick.wrapping_add(1);
                 queues.of(place.number).begins(place.tick);
-                Own::Found(job)
+                NextJob::Found(job)
             }
-            None => Own::Nothing(place.number),
+            None => NextJob::Nothing(place.number),
         }
     }
 
@@ -284,20 +284,20 @@ mod tests {
     fn first_of(workers: usize) -> (Queues<Token>, OwnPlace<Token>, Vec<Worker<Token>>) {
         let (queues, mut own) = Queues::new(workers);
         let place = OwnPlace::none();
-        place.set(Place::new(0, own.remove(0)));
+        place.set(WorkerPlace::new(0, own.remove(0)));
         (queues, place, own)
     }
 
     /// The next job: its number, and whether there is more.
     fn next(place: &OwnPlace<Token>, queues: &Queues<Token>) -> Option<(usize, bool)> {
         match place.next(queues) {
-            Own::Found(job) => Some((job.id(), false)),
-            Own::FoundMore(job) => Some((job.id(), true)),
-            Own::Nothing(number) => {
+            NextJob::Found(job) => Some((job.id(), false)),
+            NextJob::FoundMore(job) => Some((job.id(), true)),
+            NextJob::Nothing(number) => {
                 assert_eq!(number, 0);
                 None
             }
-            Own::Lost => panic!("it has a place"),
+            NextJob::Lost => panic!("it has a place"),
         }
     }
 
@@ -367,8 +367,8 @@ mod tests {
         outside.into_iter().for_each(|job| queues.injector.push(job));
         let found = (0..150).map(|_| place.next(&queues)).collect::<Vec<_>>();
         let at = |number| {
-            let is_it = |own: &Own<Token>| match own {
-                Own::Found(job) | Own::FoundMore(job) => job.id() == number,
+            let is_it = |own: &NextJob<Token>| match own {
+                NextJob::Found(job) | NextJob::FoundMore(job) => job.id() == number,
                 _ => false,
             };
             found.iter().position(is_it)
@@ -380,9 +380,9 @@ mod tests {
     fn a_batch_from_outside_is_told() {
         let (queues, place, _) = first_of(1);
         queues.injector.push(job());
-        assert!(matches!(place.next(&queues), Own::Found(_)));
+        assert!(matches!(place.next(&queues), NextJob::Found(_)));
         (0..6).for_each(|_| queues.injector.push(job()));
-        assert!(matches!(place.next(&queues), Own::FoundMore(_)));
+        assert!(matches!(place.next(&queues), NextJob::FoundMore(_)));
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
             others[1].push(first);
             others[1].push(second);
             let found = (0..3).map(|_| match place.search(&queues) {
-                Own::Found(job) => job.id(),
+                NextJob::Found(job) => job.id(),
                 _ => panic!("there is something"),
             });
             let found = found.collect::<Vec<_>>();
@@ -449,8 +449,8 @@ mod tests {
     fn a_search_looks_at_everybody_else() {
         let (queues, place, others) = first_of(4);
         let search = || match place.search(&queues) {
-            Own::Found(job) => Some(job.id()),
-            Own::Nothing(0) => None,
+            NextJob::Found(job) => Some(job.id()),
+            NextJob::Nothing(0) => None,
             _ => panic!("it has a place"),
         };
         // Where it begins is random.
@@ -484,7 +484,7 @@ mod tests {
             });
             let pushed = pushed.collect::<Vec<_>>();
             let found = (0..3).map(|_| match place.search(&queues) {
-                Own::Found(job) => job,
+                NextJob::Found(job) => job,
                 _ => panic!("there is something"),
             });
             let found = found.collect::<Vec<_>>();

@@ -8,7 +8,7 @@ use super::alarm::Alarm;
 use super::compensation::Threads;
 use super::idle::Idle;
 use super::job::{Job, PoolId};
-use super::place::Place;
+use super::place::WorkerPlace;
 use super::queues::Queues;
 use crate::enrolled::Enrolled;
 use crate::panic;
@@ -18,7 +18,7 @@ use crate::sync::atomic::Ordering::Relaxed;
 pub(super) struct Shared<J: Job> {
     pub(super) idle: Idle,
     pub(super) queues: Queues<J>,
-    pub(super) threads: Threads<Place<J>>,
+    pub(super) threads: Threads<WorkerPlace<J>>,
     pub(super) alarm: Alarm,
     pub(super) enrolled: Enrolled<J>,
     /// Set while workers are stuck in their jobs, so that threads without a place help. Set by the

@@ -5,11 +5,11 @@ use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
-use super::compensation::Next;
+use super::compensation::Assignment;
 use super::current::{Current, Worker, WouldBlock};
 use super::idle::Woken;
 use super::job::Job;
-use super::place::{Own, OwnPlace, Placed};
+use super::place::{NextJob, OwnPlace, Placed};
 use super::shared::Shared;
 use crate::panic;
 use crate::sync::thread::Builder;
@@ -85,7 +85,7 @@ impl<J: Job> Thread<J> {
         let pool = &self.pool;
         while let Some(next) = pool.threads.next(|| pool.is_ended()) {
             match next {
-                Next::Place(place) => {
+                Assignment::Place(place) => {
                     self.place.set(place);
                     self.work();
                     // The pool has ended; or its place was taken over while it slept.
@@ -97,7 +97,7 @@ impl<J: Job> Thread<J> {
                     }
                     pool.threads.becomes_spare();
                 }
-                Next::Help => {
+                Assignment::Help => {
                     pool.idle.leave();
                     self.help();
                     pool.threads.has_helped();
@@ -112,26 +112,26 @@ impl<J: Job> Thread<J> {
         let pool = &self.pool;
         let mut searching = false;
         while !pool.is_ended() {
-            let mut own = Own::Lost;
+            let mut next = NextJob::Lost;
             if !searching {
-                own = self.place.next(&pool.queues);
-                searching = matches!(own, Own::Nothing(_)) && pool.idle.start_search();
+                next = self.place.next(&pool.queues);
+                searching = matches!(next, NextJob::Nothing(_)) && pool.idle.start_search();
             }
             if searching {
-                own = self.place.search(&pool.queues);
-                if matches!(own, Own::Found(_)) {
+                next = self.place.search(&pool.queues);
+                if matches!(next, NextJob::Found(_)) {
                     searching = false;
                     pool.idle.found(|| pool.queues.has_work());
                 }
             }
-            match own {
-                Own::Lost => return,
-                Own::Found(job) => self.run_all(job),
-                Own::FoundMore(job) => {
+            match next {
+                NextJob::Lost => return,
+                NextJob::Found(job) => self.run_all(job),
+                NextJob::FoundMore(job) => {
                     pool.announce();
                     self.run_all(job);
                 }
-                Own::Nothing(number) => {
+                NextJob::Nothing(number) => {
                     match pool
                         .idle
                         .sleep(number, std::mem::take(&mut searching), || pool.queues.has_work())
@@ -171,9 +171,9 @@ impl<J: Job> Thread<J> {
                 return None;
             }
             let job = match self.place.next(&pool.queues) {
-                Own::Lost | Own::Nothing(_) => return None,
-                Own::Found(job) => job,
-                Own::FoundMore(job) => {
+                NextJob::Lost | NextJob::Nothing(_) => return None,
+                NextJob::Found(job) => job,
+                NextJob::FoundMore(job) => {
                     pool.announce();
                     job
                 }

@@ -17,7 +17,7 @@ use crate::thread::context::Local;
 use crate::time::{Cutoff, Limit, MonotonicClock};
 use crate::turn::blocking::relieve_anyway;
 use crate::turn::envelope::Call;
-use crate::turn::envelope::lent::{Job, Lent, Returned};
+use crate::turn::envelope::lent::{Lent, LentCall, Returned};
 use crate::wait_list::Waiter;
 
 impl<S: 'static> Strong<S> {
@@ -31,7 +31,7 @@ impl<S: 'static> Strong<S> {
         call: Call<'_, S>,
     ) -> Result<(), AskError> {
         let cell = self.to_ref();
-        let (answerer, asker) = oneshot(Job(call));
+        let (answerer, asker) = oneshot(LentCall(call));
         let mut loan = Loan { cell: &cell, asker: Some(asker) };
         let node = Unsent::new(Lent::new(answerer));
         match node.push(|links| self.put(local, seen, links, entry)) {

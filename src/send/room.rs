@@ -19,7 +19,7 @@ use crate::error::Reason;
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, Unsent};
 use crate::mailbox::oneshot::{Asker, Promised, oneshot};
-use crate::mailbox::semaphore::{Acquired, Answer, Semaphore, Unpushed, Waiter as Queued};
+use crate::mailbox::semaphore::{Acquired, PermitAnswer, PermitWaiter, Semaphore, Unpushed};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot, Word};
 use crate::panic;
 use crate::send::push::{By, discharge};
@@ -35,7 +35,7 @@ use crate::wait_list::Waiter;
 pub(crate) struct Waits<S: 'static, E: Envelope + 'static> {
     /// Until the drop.
     handle: Option<Strong<S>>,
-    asker: Asker<Answer, ()>,
+    asker: Asker<PermitAnswer, ()>,
     number: u64,
     of: PhantomData<fn(E) -> E>,
 }
@@ -231,7 +231,7 @@ impl<S: 'static> Strong<S> {
             return Ok(Err((message, Reason::Deadlock(cycle))));
         }
         let (sender, asker) = oneshot(Promised);
-        let waiter = Queued::new(Unpushed::new(message), sender);
+        let waiter = PermitWaiter::new(Unpushed::new(message), sender);
         let (waiter, is_closed) = match self.room().acquire(waiter) {
             Acquired::Waits(number) => {
                 let handle = Some(self.clone());

@@ -19,7 +19,7 @@ use crate::thread::waits_for::{What, falls_asleep, own_circle};
 use crate::time::{Cutoff, Limit};
 use crate::turn::blocking::{before_pending, before_pending_for, circle_of_task, relieve};
 use crate::turn::deferred::drain_until;
-use crate::wait_list::{Entry, Place, Waiter, Waiters};
+use crate::wait_list::{Waiter, WaiterEntry, WaiterPlace, Waiters};
 
 /// An answer, or why there is none.
 pub(crate) type Answered<R> = Result<R, AskError>;
@@ -131,7 +131,7 @@ impl Ref {
     pub(crate) fn sleep_until(
         &self,
         awaited: WaitFor,
-        entry: &Entry<'_>,
+        entry: &WaiterEntry<'_>,
         deadline: Cutoff<'_>,
     ) -> Result<(), Cycle> {
         let what = What::Mailbox(self.clone(), awaited.test());
@@ -294,7 +294,7 @@ impl<S: 'static> Strong<S> {
     pub(crate) fn poll_until(
         &self,
         awaited: WaitFor,
-        entry: &mut Option<Place>,
+        entry: &mut Option<WaiterPlace>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Reason>> {
         loop {
@@ -315,7 +315,7 @@ impl<S: 'static> Strong<S> {
     }
 
     /// Takes a task out of the list.
-    pub(crate) fn forget_waiter(&self, awaited: WaitFor, entry: &mut Option<Place>) {
+    pub(crate) fn forget_waiter(&self, awaited: WaitFor, entry: &mut Option<WaiterPlace>) {
         if let (Some(place), Some(ext)) = (entry.take(), self.header().ext()) {
             awaited.list(ext).remove(place);
         }

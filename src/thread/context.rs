@@ -8,8 +8,8 @@
 //! - CONTEXT-1: `top` is the innermost frame of this thread; the frames below hang on `prev`.
 //!   Frames are pushed and popped in stack order, also when `enter` unwinds.
 //! - CONTEXT-2: a frame stands for a mailbox for as long as the right to run it ([`Held`]) is
-//!   borrowed, or kept in a [`Lent`], and no longer. So nothing can let the mailbox go, or free its
-//!   cell, while a frame says that it is this thread's.
+//!   borrowed, or kept in a [`LentClaim`], and no longer. So nothing can let the mailbox go, or
+//!   free its cell, while a frame says that it is this thread's.
 //! - CONTEXT-3: a frame without a mailbox is work of the crate's own: it calls an executor or runs
 //!   the list, and no drain runs on top of it; or it is the ground of a drain ([`Local::drive`]),
 //!   which has let its mailbox go or is about to; or it says that the turn below waits for the
@@ -58,9 +58,9 @@ pub(crate) struct Frame {
 }
 
 /// The right to run a mailbox, for the time that a [`Frame`] stands for it.
-pub(crate) struct Lent(Claimed);
+pub(crate) struct LentClaim(Claimed);
 
-impl Lent {
+impl LentClaim {
     #[inline(always)]
     pub(crate) fn claimed(&self) -> &Claimed {
         &self.0
@@ -78,14 +78,14 @@ impl Frame {
 
     /// The frame of the list stands for this mailbox until the right comes back.
     #[inline(always)]
-    pub(crate) fn lend_to(&self, claimed: Claimed) -> Lent {
+    pub(crate) fn lend_to(&self, claimed: Claimed) -> LentClaim {
         self.mailbox.set(claimed.cell());
-        Lent(claimed)
+        LentClaim(claimed)
     }
 
     /// The frame stands for the list again.
     #[inline(always)]
-    pub(crate) fn take_back(&self, Lent(claimed): Lent) -> Claimed {
+    pub(crate) fn take_back(&self, LentClaim(claimed): LentClaim) -> Claimed {
         self.mailbox.set(LIST);
         claimed
     }

@@ -194,14 +194,14 @@ impl Graph {
 }
 
 /// The waits of all turns that are held up, as of one look: stale on return.
-pub(crate) struct Waits(BTreeMap<usize, usize>);
+pub(crate) struct WaitSnapshot(BTreeMap<usize, usize>);
 
-impl Waits {
+impl WaitSnapshot {
     pub(crate) fn look() -> Self {
         let graph = GRAPH.lock();
         let last = graph.0.iter().filter_map(|(from, edges)| Some((*from, edges.last()?)));
         let held_up = last.filter(|(_, edge)| edge.state() != EdgeState::Over);
-        Waits(held_up.map(|(from, edge)| (from, edge.to)).collect())
+        WaitSnapshot(held_up.map(|(from, edge)| (from, edge.to)).collect())
     }
 
     /// The mailbox that this one's turn waits for.

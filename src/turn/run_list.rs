@@ -17,7 +17,7 @@ use crate::mailbox::list::Batch;
 use crate::mailbox::node::Taken;
 use crate::panic::{self, Payload};
 use crate::pool::linger;
-use crate::thread::context::{Frame, Lent, Local};
+use crate::thread::context::{Frame, LentClaim, Local};
 use crate::thread::schedule::{hands_off, schedule};
 use crate::time::MonotonicClock;
 
@@ -57,7 +57,7 @@ struct ListRun<'a> {
     row: Row,
     meter: Meter<'a>,
     /// The message that is run the short way.
-    in_hand: Option<(Lent, Taken)>,
+    in_hand: Option<(LentClaim, Taken)>,
     /// The others of its mailbox, which come after it.
     rest: Batch,
     /// The number of those that came before it.
@@ -158,7 +158,7 @@ impl ListRun<'_> {
 
     /// Runs a message of the mailbox that the frame is lent to.
     #[inline(always)]
-    fn turn(&mut self, lent: Lent, taken: Taken) -> Option<Lent> {
+    fn turn(&mut self, lent: LentClaim, taken: Taken) -> Option<LentClaim> {
         let env = Env::of(lent.claimed().cell());
         self.in_hand = Some((lent, taken));
         // SAFETY: ENVELOPE-1: this mailbox's own message, run once, with its own cell. The state is

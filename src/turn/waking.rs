@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use super::run_list::settle;
-use crate::cell::turn::{Core, Keeper, TurnMut, Woken};
+use crate::cell::turn::{Core, Keeper, TurnMut, WokenTurn};
 use crate::thread::context::{Leaves, with_local};
 use crate::thread::list::{defer, schedule_for_others};
 use crate::thread::schedule::hand_over;
@@ -66,7 +66,7 @@ unsafe fn release(data: *const ()) {
 }
 
 /// Leaves the mailbox of a turn that was woken where it is to be run.
-fn go_on(woken: Woken) {
+fn go_on(woken: WokenTurn) {
     let owner = woken.get_up();
     with_local(|local| {
         let here = local.in_turn() && local.leaves() == Leaves::Here;

@@ -3,8 +3,8 @@
 use std::io;
 
 use super::super::cell::executor::{Drain, Executor};
-use super::super::pool::compensation::{Next, Threads};
-use super::super::pool::{self, Config};
+use super::super::pool::compensation::{Assignment, Threads};
+use super::super::pool::{self, PoolConfig};
 
 /// A pool and its handle.
 #[derive(Clone)]
@@ -18,7 +18,8 @@ unsafe impl Send for Pool {}
 impl Pool {
     /// A pool with at most this many threads beyond the workers.
     pub(crate) fn new(workers: usize, most: usize) -> Self {
-        let config = Config { workers, most: Some(most), name: String::new(), stack_size: None };
+        let config =
+            PoolConfig { workers, most: Some(most), name: String::new(), stack_size: None };
         let (pool, error) = pool::Pool::start_workers(config);
         assert!(error.is_none(), "loom has threads");
         Pool(pool)
@@ -74,11 +75,11 @@ impl Standby {
     pub(crate) fn live(&self, ended: impl Fn() -> bool, mut work: impl FnMut(Option<u32>)) {
         while let Some(next) = self.0.next(&ended) {
             match next {
-                Next::Place(place) => {
+                Assignment::Place(place) => {
                     work(Some(place));
                     self.0.becomes_spare();
                 }
-                Next::Help => {
+                Assignment::Help => {
                     work(None);
                     self.0.has_helped();
                 }

@@ -21,14 +21,14 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::slot::{Own, Slot};
+use super::slot::{Slot, SlotMut};
 use super::{Answers, why_not};
 use crate::cell::header::{Header, restart};
 use crate::cell::message::AsyncMessage;
 use crate::cell::owner::Owner;
 use crate::cell::refs::Ref;
 use crate::cell::resident::{Env, InTurn};
-use crate::cell::turn::{Core, Cut, Keeper, TurnMut, VTable as TurnVTable};
+use crate::cell::turn::{Core, Cut, Keeper, TurnMut, TurnVTable};
 use crate::cell::typed::Cell;
 use crate::error::{ActorName, AskError, Reason, TurnPanic};
 use crate::mailbox::node::{Envelope, NodePtr, Ran, VTable};
@@ -147,12 +147,12 @@ impl<M: Suspends> Held<M> {
         self.this().answerer.as_ref().expect("a turn lies in its oneshot")
     }
 
-    fn slot(&mut self) -> Own<'_, M, M::Future> {
+    fn slot(&mut self) -> SlotMut<'_, M, M::Future> {
         self.parts().1
     }
 
     /// The turn, and its slot.
-    fn parts(&mut self) -> (&Self, Own<'_, M, M::Future>) {
+    fn parts(&mut self) -> (&Self, SlotMut<'_, M, M::Future>) {
         // SAFETY: ENVELOPE-4, TURN-4: this is the right to the turn, and it is borrowed for as
         // long.
         (self, unsafe { self.this().slot.own() })

@@ -16,9 +16,9 @@ use crate::panic::Payload;
 use crate::mailbox::oneshot::Asker;
 
 /// A closure that a oneshot leads to.
-pub(crate) struct Job<'a, S>(pub(crate) Call<'a, S>);
+pub(crate) struct LentCall<'a, S>(pub(crate) Call<'a, S>);
 
-impl<S> Question for Job<'_, S> {
+impl<S> Question for LentCall<'_, S> {
     type Payload = ();
     fn payload(self) {}
 }
@@ -33,12 +33,12 @@ pub(crate) enum Returned {
 /// The node's part. One that was accepted nowhere is dropped, and its caller takes the closure
 /// back; in a node it is run or discarded.
 pub(crate) struct Lent<'a, S> {
-    answerer: Option<Answerer<Job<'a, S>, Returned>>,
-    accepted: Option<Accepted<Job<'a, S>, Returned>>,
+    answerer: Option<Answerer<LentCall<'a, S>, Returned>>,
+    accepted: Option<Accepted<LentCall<'a, S>, Returned>>,
 }
 
 impl<'a, S> Lent<'a, S> {
-    pub(crate) fn new(answerer: Answerer<Job<'a, S>, Returned>) -> Self {
+    pub(crate) fn new(answerer: Answerer<LentCall<'a, S>, Returned>) -> Self {
         Lent { answerer: Some(answerer), accepted: None }
     }
 
@@ -54,7 +54,7 @@ impl<S: 'static> Stays for Lent<'_, S> {
 
     fn run(&mut self, mut place: Place<'_, S>) {
         let Some(answerer) = self.answerer.take() else { return };
-        let Some((Job(call), accepted)) = answerer.start() else { return };
+        let Some((LentCall(call), accepted)) = answerer.start() else { return };
         self.accepted = Some(accepted);
         place.with_state(call);
         self.answer(Returned::Ran);

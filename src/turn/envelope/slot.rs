@@ -53,15 +53,15 @@ impl<L, F> Slot<L, F> {
     ///
     /// # Safety
     /// The caller has that right for `'a` (ENVELOPE-4), and one of these at a time.
-    pub(super) unsafe fn own(&self) -> Own<'_, L, F> {
-        Own(self)
+    pub(super) unsafe fn own(&self) -> SlotMut<'_, L, F> {
+        SlotMut(self)
     }
 }
 
 /// A slot in the hand of the right to its turn.
-pub(super) struct Own<'a, L, F>(&'a Slot<L, F>);
+pub(super) struct SlotMut<'a, L, F>(&'a Slot<L, F>);
 
-impl<L, F: Future> Own<'_, L, F> {
+impl<L, F: Future> SlotMut<'_, L, F> {
     /// True if the future lies there.
     pub(super) fn has_begun(&self) -> bool {
         // SAFETY: ENVELOPE-4: the stage is this right's.
