@@ -22,7 +22,7 @@ use std::time::Duration;
 use turnwise::Actor;
 
 use crate::registry::{Guard, Kind, Pin, Place, Registry};
-use crate::table::Entry;
+use crate::table::Hashed;
 use crate::user_code::{catch, discard, ignore};
 
 /// The number of keys that end in one turn of the keeper.

@@ -9,11 +9,11 @@ use crate::registry::{AsKey, Comparing, comparing};
 use crate::sync::{Mutex, MutexGuard, shards};
 
 /// Tables behind a lock each: the hash of a key says which is the key's.
-pub(crate) struct Shards<T>(Box<[Shard<T>]>);
+pub(crate) struct Shards<T>(Box<[MapShard<T>]>);
 
 // Two shards never share a line of the processor's cache, nor the line that is fetched with it.
 #[repr(align(128))]
-struct Shard<T>(Mutex<T>);
+struct MapShard<T>(Mutex<T>);
 
 /// Keys and their values. A key is looked up in its shard, which is locked meanwhile.
 pub(crate) struct Map<K, V> {
@@ -23,12 +23,12 @@ pub(crate) struct Map<K, V> {
 
 /// The entries of a shard.
 pub(crate) struct Entries<K, V> {
-    table: HashTable<Entry<K, V>>,
+    table: HashTable<MapEntry<K, V>>,
     /// At this number it is looked through for those that are over.
     sweep_at: usize,
 }
 
-pub(crate) struct Entry<K, V> {
+pub(crate) struct MapEntry<K, V> {
     hash: u64,
     key: K,
     pub(crate) value: V,
@@ -39,7 +39,7 @@ const SWEEP_FROM: usize = 64;
 
 impl<T> Shards<T> {
     pub(crate) fn new(table: impl Fn() -> T) -> Self {
-        Shards((0..shards()).map(|_| Shard(Mutex::new(table()))).collect())
+        Shards((0..shards()).map(|_| MapShard(Mutex::new(table()))).collect())
     }
 
     /// The table of the keys with this hash, locked.
@@ -82,7 +82,7 @@ impl<K, V> Map<K, V> {
     }
 }
 
-impl<T> Shard<T> {
+impl<T> MapShard<T> {
     /// # Panics
     /// Inside the `Eq` of a key: the lock may be this thread's.
     fn lock(&self) -> MutexGuard<'_, T> {
@@ -109,12 +109,12 @@ impl<K, V> Entries<K, V> {
 
     /// Puts a key in that is not there.
     pub(crate) fn insert(&mut self, hash: u64, key: K, value: V) {
-        self.table.insert_unique(hash, Entry { hash, key, value }, |entry| entry.hash);
+        self.table.insert_unique(hash, MapEntry { hash, key, value }, |entry| entry.hash);
     }
 
     /// Takes out what is over, if the number of entries has doubled since the last time: for the
     /// caller to drop outside of the lock.
-    pub(crate) fn sweep(&mut self, is_over: impl Fn(&V) -> bool) -> Vec<Entry<K, V>> {
+    pub(crate) fn sweep(&mut self, is_over: impl Fn(&V) -> bool) -> Vec<MapEntry<K, V>> {
         if self.table.len() < self.sweep_at {
             return Vec::new();
         }

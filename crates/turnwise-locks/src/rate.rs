@@ -24,7 +24,7 @@ use turnwise::{Actor, Limit, Reason, WaitError, promise, promise_on};
 
 use crate::entry_ref::EntryRef;
 use crate::limits::shown;
-use crate::map::{Entries, Entry, Map};
+use crate::map::{Entries, Map, MapEntry};
 use crate::registry::{AsKey, Own, comparing};
 use crate::user_code::{ignore, owning};
 
@@ -168,7 +168,7 @@ struct Taken<K> {
 }
 
 /// The outcome of a request, in the call.
-enum Asked<K> {
+enum RateOutcome<K> {
     Now,
     /// The key, for the time when it is taken back.
     Later {
@@ -265,9 +265,9 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
         };
         let (key, hash) = owning(key, |key| self.inner.full_at.hash_of(key));
         let stage = match self.inner.take(hash, key, permits, patience) {
-            Asked::Now => Stage::Over(Ok(())),
-            Asked::Expected(wait) => Stage::Over(Err(RateError::Expected { wait })),
-            Asked::Later { key, full_at, at } => {
+            RateOutcome::Now => Stage::Over(Ok(())),
+            RateOutcome::Expected(wait) => Stage::Over(Err(RateError::Expected { wait })),
+            RateOutcome::Later { key, full_at, at } => {
                 let inner = self.inner.clone();
                 Stage::Waits(Taken { inner, hash, key, permits, full_at, at })
             }
@@ -349,7 +349,7 @@ impl<K> Inner<K> {
 }
 
 impl<K: Hash + Eq> Inner<K> {
-    fn take<A>(&self, hash: u64, key: A, permits: u32, patience: Duration) -> Asked<K>
+    fn take<A>(&self, hash: u64, key: A, permits: u32, patience: Duration) -> RateOutcome<K>
     where
         A: AsKey<K>,
     {
@@ -384,22 +384,22 @@ impl<K: Hash + Eq> Inner<K> {
         let shard = |key: &mut Option<A>| self.full_at.shard(hash, |all| look(key, all));
         let (key, (asked, over)) = owning(Some(key), shard);
         // Outside of the lock.
-        over.into_iter().for_each(|entry: Entry<K, u128>| ignore(|| drop(entry)));
+        over.into_iter().for_each(|entry: MapEntry<K, u128>| ignore(|| drop(entry)));
         match (asked, key) {
             // It is not there, or has to wait. Its clone is the user's: outside of the lock.
             (None, Some(key)) => self.take(hash, Own(key.own()), permits, patience),
             (None, None) => unreachable!("it is there still"),
             (Some(Ok(at)), Some(key)) if at > now => {
                 let full_at = at + rate.time(rate.burst);
-                Asked::Later { key: key.own(), full_at, at: nanos(at) }
+                RateOutcome::Later { key: key.own(), full_at, at: nanos(at) }
             }
             (Some(Ok(_)), key) => {
                 ignore(|| drop(key));
-                Asked::Now
+                RateOutcome::Now
             }
             (Some(Err(wait)), key) => {
                 ignore(|| drop(key));
-                Asked::Expected(wait)
+                RateOutcome::Expected(wait)
             }
         }
     }

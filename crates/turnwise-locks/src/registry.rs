@@ -50,19 +50,19 @@ use crate::table::{self, Links, Table};
 use crate::user_code::{catch, discard, ignore, owning};
 
 pub(crate) use as_key::{AsKey, Own};
-pub(crate) use thin::{Entered, HoldRequest, comparing};
+pub(crate) use thin::{HoldOutcome, HoldRequest, comparing};
 
 /// The state of a key's mailbox.
-pub(crate) struct Slot<K, S> {
+pub(crate) struct KeySlot<K, S> {
     /// For the maker of the state, if that looks at the key, and for the listener for overruns.
     key: Option<Arc<K>>,
     pub(crate) state: Option<S>,
 }
 
-impl<K, S> Slot<K, S> {
+impl<K, S> KeySlot<K, S> {
     /// That of a mailbox which is no key's.
     pub(crate) fn alone(state: S) -> Self {
-        Slot { key: None, state: Some(state) }
+        KeySlot { key: None, state: Some(state) }
     }
 
     /// The key, if the maker of the state looks at it, or there is a listener for overruns.
@@ -78,25 +78,25 @@ pub(crate) enum Make<K, S> {
 }
 
 /// A key in its entry, or one that is at hand.
-pub(crate) enum Held<K> {
+pub(crate) enum EntryKey<K> {
     Own(K),
     /// Shared with the key's mailbox.
     Shared(Arc<K>),
 }
 
-impl<K> Held<K> {
+impl<K> EntryKey<K> {
     pub(crate) fn get(&self) -> &K {
         match self {
-            Held::Own(key) => key,
-            Held::Shared(key) => key,
+            EntryKey::Own(key) => key,
+            EntryKey::Shared(key) => key,
         }
     }
 }
 
 pub(crate) struct Entry<K, S> {
     hash: u64,
-    key: Held<K>,
-    body: Body<K, S>,
+    key: EntryKey<K>,
+    body: EntryBody<K, S>,
     /// Pins of runs that run or wait.
     runs: u32,
     /// Pins of [`Key`](crate::Key)s, and those that look after the state for the last time.
@@ -104,9 +104,9 @@ pub(crate) struct Entry<K, S> {
 }
 
 /// The body of an entry.
-enum Body<K, S> {
+enum EntryBody<K, S> {
     Mailbox {
-        actor: Actor<Slot<K, S>>,
+        actor: Actor<KeySlot<K, S>>,
         /// The moment of its end, if it is kept, or ends now: nanoseconds of the registry's clock.
         /// Zero, if it was used since.
         due: u64,
@@ -116,13 +116,13 @@ enum Body<K, S> {
     Thin { fence: u64, weight: u64 },
 }
 
-impl<K, S> Body<K, S> {
-    fn mailbox(actor: Actor<Slot<K, S>>) -> Self {
-        Body::Mailbox { actor, due: 0, links: Links::NONE }
+impl<K, S> EntryBody<K, S> {
+    fn mailbox(actor: Actor<KeySlot<K, S>>) -> Self {
+        EntryBody::Mailbox { actor, due: 0, links: Links::NONE }
     }
 }
 
-impl<K, S> table::Entry for Entry<K, S> {
+impl<K, S> table::Hashed for Entry<K, S> {
     fn hash(&self) -> u64 {
         self.hash
     }
@@ -131,25 +131,25 @@ impl<K, S> table::Entry for Entry<K, S> {
 impl<K, S> table::Linked for Entry<K, S> {
     fn links(&mut self) -> &mut Links {
         match &mut self.body {
-            Body::Mailbox { links, .. } => links,
-            Body::Thin { .. } => unreachable!("a hold is not kept, but held"),
+            EntryBody::Mailbox { links, .. } => links,
+            EntryBody::Thin { .. } => unreachable!("a hold is not kept, but held"),
         }
     }
 }
 
 impl<K, S> Entry<K, S> {
     /// The mailbox of a key that has no thin hold: of any that is pinned.
-    pub(crate) fn actor(&self) -> &Actor<Slot<K, S>> {
+    pub(crate) fn actor(&self) -> &Actor<KeySlot<K, S>> {
         match &self.body {
-            Body::Mailbox { actor, .. } => actor,
-            Body::Thin { .. } => unreachable!("what is pinned has a mailbox"),
+            EntryBody::Mailbox { actor, .. } => actor,
+            EntryBody::Thin { .. } => unreachable!("what is pinned has a mailbox"),
         }
     }
 
     pub(crate) fn due(&mut self) -> &mut u64 {
         match &mut self.body {
-            Body::Mailbox { due, .. } => due,
-            Body::Thin { .. } => unreachable!("a hold is not kept, but held"),
+            EntryBody::Mailbox { due, .. } => due,
+            EntryBody::Thin { .. } => unreachable!("a hold is not kept, but held"),
         }
     }
 
@@ -159,7 +159,7 @@ impl<K, S> Entry<K, S> {
     }
 
     fn is_thin(&self) -> bool {
-        matches!(self.body, Body::Thin { .. })
+        matches!(self.body, EntryBody::Thin { .. })
     }
 
     /// True if something of this key runs or waits.
@@ -181,19 +181,19 @@ impl<K, S> Entry<K, S> {
 
 /// The mailbox of a key, with its pins by runs and by [`Key`](crate::Key)s.
 pub(crate) struct Live<K, S> {
-    pub(crate) actor: Actor<Slot<K, S>>,
+    pub(crate) actor: Actor<KeySlot<K, S>>,
     pub(crate) runs: u32,
     pub(crate) keys: u32,
 }
 
 // Two shards never share a line of the processor's cache, nor the line that is fetched with it.
 #[repr(align(128))]
-struct Shard<K, S>(Mutex<Keys<K, S>>);
+struct Shard<K, S>(Mutex<ShardKeys<K, S>>);
 
 /// The value that the holder of a thin hold shares with its mailbox: see [`thin`].
 pub(crate) type Beside = Arc<dyn Any + Send + Sync>;
 
-pub(crate) struct Keys<K, S> {
+pub(crate) struct ShardKeys<K, S> {
     /// By the places of the mailboxes that were made for thin holds.
     beside: HashMap<u32, Beside>,
     pub(crate) table: Table<Entry<K, S>>,
@@ -205,7 +205,7 @@ pub(crate) struct Keys<K, S> {
     pub(crate) timer: Option<Timer>,
 }
 
-impl<K, S> Keys<K, S> {
+impl<K, S> ShardKeys<K, S> {
     /// Counts the end of a run.
     fn count(&mut self, kind: Kind, fate: Fate) {
         if let (Kind::Run, Some(fates)) = (kind, &mut self.fates) {
@@ -258,7 +258,7 @@ impl Fate {
 }
 
 /// The name of a key, by that of its mailbox.
-pub(crate) fn name_of<K, S>(actor: &Actor<Slot<K, S>>) -> Option<Arc<str>>
+pub(crate) fn name_of<K, S>(actor: &Actor<KeySlot<K, S>>) -> Option<Arc<str>>
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
@@ -267,17 +267,17 @@ where
 }
 
 /// The reason that a run of this mailbox takes no place. Called outside of all locks.
-pub(crate) type Why<K, S> = fn(&Actor<Slot<K, S>>) -> NotStarted;
+pub(crate) type Why<K, S> = fn(&Actor<KeySlot<K, S>>) -> NotStarted;
 
 /// A key's entry, pinned, and its mailbox.
-pub(crate) type Found<K, S> = (Place, Actor<Slot<K, S>>);
+pub(crate) type Found<K, S> = (Place, Actor<KeySlot<K, S>>);
 
 pub(crate) struct Registry<K, S> {
     shards: Box<[Shard<K, S>]>,
     hasher: DefaultHashBuilder,
     make: Make<K, S>,
     /// None: the mailboxes are plain.
-    spawner: Option<Spawner<Slot<K, S>>>,
+    spawner: Option<Spawner<KeySlot<K, S>>>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// The mailboxes are run by an executor.
     pub(crate) elsewhere: bool,
@@ -289,7 +289,7 @@ pub(crate) struct Registry<K, S> {
     capacity: Option<u32>,
     /// The ends of runs are counted.
     counts: bool,
-    named: Option<Named<K, S>>,
+    named: Option<NamedSpawner<K, S>>,
     pub(crate) estimates: Estimates,
     pub(crate) me: Weak<Self>,
 }
@@ -307,7 +307,7 @@ pub(crate) struct More<K> {
 }
 
 /// A maker of mailboxes that have the names of their keys. Runs user code.
-pub(crate) type Named<K, S> = Box<dyn Fn(&K) -> Spawner<Slot<K, S>> + Send + Sync>;
+pub(crate) type NamedSpawner<K, S> = Box<dyn Fn(&K) -> Spawner<KeySlot<K, S>> + Send + Sync>;
 
 impl<K> More<K> {
     pub(crate) const NONE: Self =
@@ -353,7 +353,7 @@ enum Unpinned<K, S> {
     Gone(Entry<K, S>, #[expect(dead_code, reason = "it is there to be dropped")] Option<Beside>),
     /// It is the last and still there, from now on as one of a [`Kind::Key`]: there may be a
     /// state.
-    Last(Actor<Slot<K, S>>),
+    Last(Actor<KeySlot<K, S>>),
 }
 
 impl<K, S> Registry<K, S> {
@@ -394,7 +394,7 @@ impl<K, S> Registry<K, S> {
 
     /// # Panics
     /// Inside the `Eq` of a key: the lock may be this thread's.
-    pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Keys<K, S>> {
+    pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, ShardKeys<K, S>> {
         assert!(!COMPARING.get(), "the Eq or Clone of a key must not use a registry of keys");
         self.shards[shard].0.lock()
     }
@@ -500,7 +500,7 @@ impl<K, S> Registry<K, S> {
 impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     pub(crate) fn new(
         make: Make<K, S>,
-        spawner: Option<Spawner<Slot<K, S>>>,
+        spawner: Option<Spawner<KeySlot<K, S>>>,
         clock: Option<Arc<dyn Clock>>,
         elsewhere: bool,
     ) -> Arc<Self> {
@@ -510,14 +510,14 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// With timers, a time that keys stay for, a listener for overruns, a bound, names.
     pub(crate) fn with(
         make: Make<K, S>,
-        spawner: Option<Spawner<Slot<K, S>>>,
+        spawner: Option<Spawner<KeySlot<K, S>>>,
         clock: Option<Arc<dyn Clock>>,
         elsewhere: bool,
-        (more, named): (More<K>, Option<Named<K, S>>),
+        (more, named): (More<K>, Option<NamedSpawner<K, S>>),
     ) -> Arc<Self> {
         let More { timers, keep_alive, listener, capacity, counts } = more;
         let shard = |_| {
-            Shard(Mutex::new(Keys {
+            Shard(Mutex::new(ShardKeys {
                 beside: HashMap::new(),
                 table: Table::new(),
                 closed: false,
@@ -545,8 +545,12 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// A mailbox, by its own spawner if it has a name. Runs no user code.
-    fn spawn(&self, key: Option<Arc<K>>, named: Option<Spawner<Slot<K, S>>>) -> Actor<Slot<K, S>> {
-        let slot = Slot { key, state: None };
+    fn spawn(
+        &self,
+        key: Option<Arc<K>>,
+        named: Option<Spawner<KeySlot<K, S>>>,
+    ) -> Actor<KeySlot<K, S>> {
+        let slot = KeySlot { key, state: None };
         match named.as_ref().or(self.spawner.as_ref()) {
             Some(spawner) => spawner.spawn(slot),
             None => Actor::new(slot),
@@ -554,13 +558,13 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// The maker of the mailbox of a key, if keys have names. Runs user code.
-    pub(crate) fn named(&self, key: &K) -> Option<Spawner<Slot<K, S>>> {
+    pub(crate) fn named(&self, key: &K) -> Option<Spawner<KeySlot<K, S>>> {
         self.named.as_ref().map(|named| named(key))
     }
 
     /// The key's state, made if it is not there. Runs user code.
-    pub(crate) fn state<'a>(&self, slot: &'a mut Slot<K, S>) -> &'a mut S {
-        let Slot { key, state } = slot;
+    pub(crate) fn state<'a>(&self, slot: &'a mut KeySlot<K, S>) -> &'a mut S {
+        let KeySlot { key, state } = slot;
         state.get_or_insert_with(|| match (&self.make, key) {
             (Make::Plain(make), _) => make(),
             (Make::Of(make), Some(key)) => make(key),
@@ -568,17 +572,17 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         })
     }
 
-    fn held(&self, key: K) -> (Held<K>, Option<Arc<K>>) {
+    fn held(&self, key: K) -> (EntryKey<K>, Option<Arc<K>>) {
         if matches!(self.make, Make::Plain(_)) && self.listener.is_none() {
-            return (Held::Own(key), None);
+            return (EntryKey::Own(key), None);
         }
         let key = Arc::new(key);
-        (Held::Shared(key.clone()), Some(key))
+        (EntryKey::Shared(key.clone()), Some(key))
     }
 
     /// Closes the registry and all its mailboxes; those that there are. Keys that are only kept
     /// are gone.
-    pub(crate) fn close(&self) -> Vec<Actor<Slot<K, S>>> {
+    pub(crate) fn close(&self) -> Vec<Actor<KeySlot<K, S>>> {
         let all = self.take_no_more();
         for actor in &all {
             actor.close();
@@ -588,7 +592,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 
     /// [`close`](Self::close), and the mailboxes stay open: they have no turn but by those who hold
     /// or wait.
-    pub(crate) fn take_no_more(&self) -> Vec<Actor<Slot<K, S>>> {
+    pub(crate) fn take_no_more(&self) -> Vec<Actor<KeySlot<K, S>>> {
         let (mut all, mut gone, mut timers) = (Vec::new(), Vec::new(), Vec::new());
         for shard in 0..self.shards.len() {
             let mut keys = self.lock(shard);
@@ -613,7 +617,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     pub(crate) fn refused(
         &self,
         place: Place,
-        actor: &Actor<Slot<K, S>>,
+        actor: &Actor<KeySlot<K, S>>,
         terms: Terms,
     ) -> Option<NotStarted> {
         if terms.early { self.refused_early(place, actor, terms) } else { None }
@@ -623,7 +627,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     fn refused_early(
         &self,
         place: Place,
-        actor: &Actor<Slot<K, S>>,
+        actor: &Actor<KeySlot<K, S>>,
         terms: Terms,
     ) -> Option<NotStarted> {
         let limit = terms.wait?;
@@ -723,13 +727,13 @@ pub(crate) fn sorted<K: Ord, R>(
 }
 
 fn insert<K, S>(
-    keys: &mut Keys<K, S>,
+    keys: &mut ShardKeys<K, S>,
     hash: u64,
-    key: Held<K>,
-    actor: Actor<Slot<K, S>>,
+    key: EntryKey<K>,
+    actor: Actor<KeySlot<K, S>>,
     kind: Kind,
 ) -> Place {
-    let mut entry = Entry { hash, key, body: Body::mailbox(actor), runs: 0, keys: 0 };
+    let mut entry = Entry { hash, key, body: EntryBody::mailbox(actor), runs: 0, keys: 0 };
     *entry.pins(kind) += 1;
     Place { hash, at: keys.table.insert(entry) }
 }
@@ -845,7 +849,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// A mailbox that is no key's yet: see [`publish`](Self::publish).
-    pub(crate) fn unpublished(&self, named: Option<Spawner<Slot<K, S>>>) -> Actor<Slot<K, S>> {
+    pub(crate) fn unpublished(
+        &self,
+        named: Option<Spawner<KeySlot<K, S>>>,
+    ) -> Actor<KeySlot<K, S>> {
         self.spawn(None, named)
     }
 
@@ -855,8 +862,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         &self,
         hash: u64,
         key: K,
-        slot: &mut Slot<K, S>,
-        actor: Actor<Slot<K, S>>,
+        slot: &mut KeySlot<K, S>,
+        actor: Actor<KeySlot<K, S>>,
     ) -> Result<Place, NotStarted> {
         let look = |key: &mut K| {
             let keys = self.lock(self.shard_of(hash));
@@ -880,7 +887,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     /// A key that is pinned, or held: its mailbox, if it has one. Stale on return.
-    pub(crate) fn used<Q>(&self, key: &Q) -> Option<Option<Actor<Slot<K, S>>>>
+    pub(crate) fn used<Q>(&self, key: &Q) -> Option<Option<Actor<KeySlot<K, S>>>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -921,7 +928,7 @@ impl<K, S> Drop for Registry<K, S> {
 /// A key, and its entry, if it is there: its shard is locked.
 // In the order of their drops: the key is dropped after the lock is released.
 struct Sought<'a, A, K, S> {
-    keys: MutexGuard<'a, Keys<K, S>>,
+    keys: MutexGuard<'a, ShardKeys<K, S>>,
     at: Option<u32>,
     hash: u64,
     key: A,
@@ -1072,7 +1079,7 @@ pub(crate) trait Guard<K, S> {
     /// Its run is counted with this outcome.
     fn came_to(&mut self, fate: Fate);
     /// The last thing of a turn.
-    fn finish(self, slot: &mut Slot<K, S>);
+    fn finish(self, slot: &mut KeySlot<K, S>);
 }
 
 impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
@@ -1088,7 +1095,7 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
         self.fate = self.fate.map(|_| fate);
     }
 
-    fn finish(mut self, slot: &mut Slot<A::Key, A::State>) {
+    fn finish(mut self, slot: &mut KeySlot<A::Key, A::State>) {
         if COMPARING.get() {
             // Somebody's `Eq` runs turns: then not here (KEYS-4).
             return;
@@ -1147,7 +1154,7 @@ impl<A: Access> Drop for Pin<A> {
                 self.kind = Kind::Key;
                 // KEYS-3. Refused, it is dropped: then the mailbox ends, and the state with it.
                 let Some(pin) = self.hand_over(true) else { return };
-                drop(actor.send(move |slot: &mut Slot<_, _>| pin.finish(slot)));
+                drop(actor.send(move |slot: &mut KeySlot<_, _>| pin.finish(slot)));
             }
             unpinned => {
                 self.counted = false;
@@ -1176,5 +1183,5 @@ where
     fn came_to(&mut self, _: Fate) {}
 
     // If it is the last, the pin's own end comes back for the state.
-    fn finish(self, _: &mut Slot<K, S>) {}
+    fn finish(self, _: &mut KeySlot<K, S>) {}
 }

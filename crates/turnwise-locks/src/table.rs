@@ -11,12 +11,12 @@
 use hashbrown::HashTable;
 
 /// The part of an entry that a table needs.
-pub(crate) trait Entry {
+pub(crate) trait Hashed {
     fn hash(&self) -> u64;
 }
 
 /// The part that the chain of kept ones needs.
-pub(crate) trait Linked: Entry {
+pub(crate) trait Linked: Hashed {
     fn links(&mut self) -> &mut Links;
 }
 
@@ -36,7 +36,7 @@ impl Links {
     pub(crate) const NONE: Links = Links { before: NONE, after: NONE };
 }
 
-enum Place<E> {
+enum TablePlace<E> {
     Full(E),
     /// And the next free one.
     Free(u32),
@@ -44,7 +44,7 @@ enum Place<E> {
 
 pub(crate) struct Table<E> {
     index: HashTable<u32>,
-    row: Vec<Place<E>>,
+    row: Vec<TablePlace<E>>,
     free: u32,
     first: u32,
     last: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Table<E> {
     shrink: usize,
 }
 
-impl<E: Entry> Table<E> {
+impl<E: Hashed> Table<E> {
     pub(crate) fn new() -> Self {
         Table {
             index: HashTable::new(),
@@ -70,8 +70,8 @@ impl<E: Entry> Table<E> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &E> {
         self.row.iter().filter_map(|place| match place {
-            Place::Full(entry) => Some(entry),
-            Place::Free(_) => None,
+            TablePlace::Full(entry) => Some(entry),
+            TablePlace::Free(_) => None,
         })
     }
 
@@ -83,8 +83,8 @@ impl<E: Entry> Table<E> {
     /// The place of an entry with this hash of which `is` is true. User code may be in there.
     pub(crate) fn find(&self, hash: u64, is: impl Fn(&E) -> bool) -> Option<u32> {
         let found = self.index.find(hash, |&at| match &self.row[at as usize] {
-            Place::Full(entry) => entry.hash() == hash && is(entry),
-            Place::Free(_) => unreachable!("T2"),
+            TablePlace::Full(entry) => entry.hash() == hash && is(entry),
+            TablePlace::Free(_) => unreachable!("T2"),
         });
         found.copied()
     }
@@ -95,28 +95,28 @@ impl<E: Entry> Table<E> {
         let at = self.free;
         let at = if at == NONE {
             let at = u32::try_from(self.row.len()).ok().filter(|at| *at < NONE);
-            self.row.push(Place::Full(entry));
+            self.row.push(TablePlace::Full(entry));
             self.shrink = self.row.capacity() / 8;
             at.expect("four billion keys are enough for a shard")
         } else {
-            match std::mem::replace(&mut self.row[at as usize], Place::Full(entry)) {
-                Place::Free(next) => self.free = next,
-                Place::Full(_) => unreachable!("T1"),
+            match std::mem::replace(&mut self.row[at as usize], TablePlace::Full(entry)) {
+                TablePlace::Free(next) => self.free = next,
+                TablePlace::Full(_) => unreachable!("T1"),
             }
             at
         };
         let row = &self.row;
         self.index.insert_unique(hash, at, |&at| match &row[at as usize] {
-            Place::Full(entry) => entry.hash(),
-            Place::Free(_) => unreachable!("T2"),
+            TablePlace::Full(entry) => entry.hash(),
+            TablePlace::Free(_) => unreachable!("T2"),
         });
         at
     }
 
     /// Takes an entry out that is in no chain.
     pub(crate) fn remove(&mut self, at: u32) -> E {
-        let place = std::mem::replace(&mut self.row[at as usize], Place::Free(self.free));
-        let Place::Full(entry) = place else { unreachable!("only a full place is emptied") };
+        let place = std::mem::replace(&mut self.row[at as usize], TablePlace::Free(self.free));
+        let TablePlace::Full(entry) = place else { unreachable!("only a full place is emptied") };
         self.free = at;
         if let Ok(found) = self.index.find_entry(entry.hash(), |&other| other == at) {
             found.remove();
@@ -134,22 +134,22 @@ impl<E: Entry> Table<E> {
             self.shrink = 0;
             return;
         }
-        while matches!(self.row.last(), Some(Place::Free(_))) {
+        while matches!(self.row.last(), Some(TablePlace::Free(_))) {
             self.row.pop();
         }
         self.shrink = self.len() / 2;
         self.row.shrink_to(self.row.len() * 2);
         self.free = NONE;
         for (at, place) in self.row.iter_mut().enumerate().rev() {
-            if let Place::Free(next) = place {
+            if let TablePlace::Free(next) = place {
                 *next = self.free;
                 self.free = at as u32;
             }
         }
         let (len, row) = (self.len(), &self.row);
         self.index.shrink_to(len * 2, |&at| match &row[at as usize] {
-            Place::Full(entry) => entry.hash(),
-            Place::Free(_) => unreachable!("T2"),
+            TablePlace::Full(entry) => entry.hash(),
+            TablePlace::Free(_) => unreachable!("T2"),
         });
     }
 
@@ -185,10 +185,10 @@ impl<E: Linked> Table<E> {
     }
 }
 
-fn full<E>(row: &mut [Place<E>], at: u32) -> &mut E {
+fn full<E>(row: &mut [TablePlace<E>], at: u32) -> &mut E {
     match &mut row[at as usize] {
-        Place::Full(entry) => entry,
-        Place::Free(_) => unreachable!("T1: it is there"),
+        TablePlace::Full(entry) => entry,
+        TablePlace::Free(_) => unreachable!("T1: it is there"),
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
 
     struct Number(u64, Links);
 
-    impl Entry for Number {
+    impl Hashed for Number {
         fn hash(&self) -> u64 {
             // Many of one hash.
             (self.0 % 97).wrapping_mul(0x9e37_79b9_7f4a_7c15)

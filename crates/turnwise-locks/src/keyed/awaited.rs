@@ -29,7 +29,7 @@ use turnwise::time::Sleep;
 use super::error::{Cut, RunError};
 use super::turn::{Begun, Ended, Job, begin, end, forget, measured};
 use crate::limits::Terms;
-use crate::registry::{Fate, Guard, Slot, Time};
+use crate::registry::{Fate, Guard, KeySlot, Time};
 use crate::user_code::{Payload, catch, ignore};
 
 /// The end of a turn, however it comes: as its last step, or as the drop of what waits (AWAITED-1).
@@ -39,7 +39,7 @@ where
     S: Send + 'static,
     G: Guard<K, S>,
 {
-    slot: &'a mut Slot<K, S>,
+    slot: &'a mut KeySlot<K, S>,
     /// Until the end.
     guard: Option<G>,
     /// Until the closure is over.
@@ -106,17 +106,17 @@ enum Came<R> {
 }
 
 /// The lease of a closure.
-struct Lease {
+struct RunLease {
     time: Time,
     due: Duration,
     /// From the first poll on that is pending.
     sleep: Option<Sleep>,
 }
 
-impl Lease {
+impl RunLease {
     /// True if it is over. If not, the task is woken when it is.
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
-        let Lease { time, due, sleep } = self;
+        let RunLease { time, due, sleep } = self;
         let sleep = sleep.get_or_insert_with(|| {
             let timers = time.timers();
             timers.sleep(due.saturating_sub(timers.now()))
@@ -127,9 +127,9 @@ impl Lease {
 
 /// A closure's future, gone at the end of this at the latest. Its panic is ignored then, as its
 /// outcome is another's: that of who has dropped the turn.
-struct Held<'a, Fut>(Pin<&'a mut Option<Fut>>);
+struct HeldFuture<'a, Fut>(Pin<&'a mut Option<Fut>>);
 
-impl<Fut> Drop for Held<'_, Fut> {
+impl<Fut> Drop for HeldFuture<'_, Fut> {
     fn drop(&mut self) {
         ignore(|| self.0.set(None));
     }
@@ -137,7 +137,7 @@ impl<Fut> Drop for Held<'_, Fut> {
 
 /// Polls a closure's future until it is ready or its lease is over. Its panics, and those of the
 /// clock, come out as its own.
-async fn drive<Fut: Future>(future: Fut, mut lease: Option<Lease>) -> Came<Fut::Output> {
+async fn drive<Fut: Future>(future: Fut, mut lease: Option<RunLease>) -> Came<Fut::Output> {
     let mut waits = false;
     let came = caught(future, |future, cx| {
         // AWAITED-2.
@@ -164,7 +164,7 @@ pub(crate) async fn caught<Fut, T>(
     mut poll: impl FnMut(Pin<&mut Fut>, &mut Context<'_>) -> Poll<T>,
 ) -> Result<T, Payload> {
     let future = pin!(Some(future));
-    let mut held = Held(future);
+    let mut held = HeldFuture(future);
     let came = poll_fn(|cx| {
         let polled = catch(|| match held.0.as_mut().as_pin_mut() {
             Some(future) => poll(future, cx),
@@ -189,7 +189,7 @@ impl<F, G> Job<F, G> {
     /// The turn of an async closure. User code may panic in it: nothing comes out but the outcome.
     pub(super) async fn perform_async<K, S, R>(
         self,
-        slot: &mut Slot<K, S>,
+        slot: &mut KeySlot<K, S>,
         terms: Terms,
     ) -> Ended<R>
     where
@@ -213,7 +213,7 @@ impl<F, G> Job<F, G> {
             Ok((begun, state)) => {
                 // A lease beyond what the clock can show is never over.
                 let due = terms.lease.zip(begun.at).and_then(|(lease, at)| at.checked_add(lease));
-                let lease = time.zip(due).map(|(time, due)| Lease { time, due, sleep: None });
+                let lease = time.zip(due).map(|(time, due)| RunLease { time, due, sleep: None });
                 tail.begun = Some(begun);
                 match catch(|| f(state)) {
                     Ok(future) => drive(future, lease).await,

@@ -25,10 +25,10 @@ use crate::entry_ref::EntryRef;
 use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
 use crate::registry::{
-    AsKey, Entry, Fate, Found, Guard, Kind, Live, Look, Make, More, Named, Own, Pin, Registry,
-    Slot, Why, name_of,
+    AsKey, Entry, Fate, Found, Guard, KeySlot, Kind, Live, Look, Make, More, NamedSpawner, Own,
+    Pin, Registry, Why, name_of,
 };
-use crate::table::Entry as _;
+use crate::table::Hashed as _;
 use crate::user_code::{ignore, owning};
 use run::{full, full_or_deadlock};
 use turn::{Ended, Job};
@@ -681,7 +681,7 @@ impl<K, S> fmt::Debug for Keyed<K, S> {
 
 /// A plain run on a mailbox.
 fn run_on<K, S, G, R>(
-    actor: &Actor<Slot<K, S>>,
+    actor: &Actor<KeySlot<K, S>>,
     guard: G,
     f: impl FnOnce(&mut S) -> R + Send,
 ) -> Result<R, NotStarted>
@@ -717,7 +717,7 @@ where
     let guard = Pin::new(registry, place, Kind::Run);
     let mut f = Some(f);
     let taken = &mut f;
-    let turn = move |slot: &mut Slot<K, S>| perform_taken(taken, guard, slot, terms);
+    let turn = move |slot: &mut KeySlot<K, S>| perform_taken(taken, guard, slot, terms);
     // One that has entered since it was found idle is not waited for: this may be inside a turn
     // that it waits for. Nor is an executor.
     actor.try_with(turn).map_err(|error| not_here(error.into_reason()).about(|| name_of(&actor)))
@@ -727,7 +727,7 @@ where
 fn perform_taken<K, S, G, R, F>(
     f: &mut Option<F>,
     guard: G,
-    slot: &mut Slot<K, S>,
+    slot: &mut KeySlot<K, S>,
     terms: Terms,
 ) -> Ended<R>
 where
@@ -769,7 +769,7 @@ fn value_of<R>(ended: Ended<R>) -> R {
 /// Leaves a closure in a mailbox.
 fn start_on<K, S, G, R, F>(
     registry: &Registry<K, S>,
-    actor: Actor<Slot<K, S>>,
+    actor: Actor<KeySlot<K, S>>,
     guard: G,
     terms: Terms,
     f: F,
@@ -796,7 +796,7 @@ where
 /// Leaves an async closure in a mailbox.
 fn run_async_on<K, S, G, R, F>(
     registry: &Registry<K, S>,
-    actor: Actor<Slot<K, S>>,
+    actor: Actor<KeySlot<K, S>>,
     guard: G,
     terms: Terms,
     f: F,
@@ -809,7 +809,7 @@ where
     F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
 {
     let job = Job { f, guard };
-    let turn = async move |slot: &mut Slot<K, S>| job.perform_async(slot, terms).await;
+    let turn = async move |slot: &mut KeySlot<K, S>| job.perform_async(slot, terms).await;
     let (reply, handle) = actor.run_abortable(turn);
     Run::open(reply, actor, terms, registry).abortable(handle)
 }
@@ -822,7 +822,7 @@ type KeyPin<K, S> = Pin<Arc<Registry<K, S>>>;
 /// If it is the last use of its key, dropping it drops the key's state, inside a turn of the key.
 pub struct Key<K: Send + Sync + 'static, S: Send + 'static = ()> {
     pin: Arc<KeyPin<K, S>>,
-    actor: Actor<Slot<K, S>>,
+    actor: Actor<KeySlot<K, S>>,
 }
 
 impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
@@ -1035,7 +1035,7 @@ pub struct KeyedReport {
 
 impl KeyedReport {
     /// One more key, whose end was waited for.
-    fn add<K, S>(&mut self, actor: &Actor<Slot<K, S>>, ended: Result<bool, Reason>)
+    fn add<K, S>(&mut self, actor: &Actor<KeySlot<K, S>>, ended: Result<bool, Reason>)
     where
         K: Send + Sync + 'static,
         S: Send + 'static,
@@ -1292,8 +1292,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
             spawner.build().unwrap_or_else(|error| unreachable!("no limit is a good one: {error}"))
         };
         let unnamed = (elsewhere || clock.is_some()).then(|| spawner(None));
-        let named =
-            names.map(|name| -> Named<K, S> { Box::new(move |key| spawner(Some(name(key)))) });
+        let named = names
+            .map(|name| -> NamedSpawner<K, S> { Box::new(move |key| spawner(Some(name(key)))) });
         Keyed { registry: Registry::with(make, unnamed, clock, elsewhere, (more, named)) }
     }
 }

@@ -13,7 +13,7 @@ use turnwise::{AbortHandle, Actor, AskError, Cycle, Limit, Reason, Reply};
 use super::error::{NotStarted, RunError};
 use super::turn::{Ended, as_try};
 use crate::limits::{Terms, Wait};
-use crate::registry::{Registry, Slot, Time, name_of};
+use crate::registry::{KeySlot, Registry, Time, name_of};
 use crate::user_code::owning;
 
 /// A run that has its place among those of its key ([`Keyed::start`](crate::Keyed::start),
@@ -59,7 +59,7 @@ trait Mailbox: Send + Sync {
     fn name(&self) -> Option<Arc<str>>;
 }
 
-impl<K: Send + Sync + 'static, S: Send + 'static> Mailbox for Actor<Slot<K, S>> {
+impl<K: Send + Sync + 'static, S: Send + 'static> Mailbox for Actor<KeySlot<K, S>> {
     fn own_circle(&self) -> Option<Cycle> {
         own_circle(self)
     }
@@ -71,7 +71,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Mailbox for Actor<Slot<K, S>> 
 
 /// The circle that a wait would close, if this thread is inside a turn of this actor. A wait that
 /// is over at once says so.
-pub(super) fn own_circle<K, S>(actor: &Actor<Slot<K, S>>) -> Option<Cycle>
+pub(super) fn own_circle<K, S>(actor: &Actor<KeySlot<K, S>>) -> Option<Cycle>
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
@@ -83,7 +83,7 @@ where
 }
 
 /// The error of a run that leaves its place to others: as many wait as may.
-pub(super) fn full<K, S>(actor: &Actor<Slot<K, S>>) -> NotStarted
+pub(super) fn full<K, S>(actor: &Actor<KeySlot<K, S>>) -> NotStarted
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
@@ -93,7 +93,7 @@ where
 
 /// The error of a run that would be waited for: inside a turn that the key waits for, it
 /// would wait for ever, if there were room.
-pub(super) fn full_or_deadlock<K, S>(actor: &Actor<Slot<K, S>>) -> NotStarted
+pub(super) fn full_or_deadlock<K, S>(actor: &Actor<KeySlot<K, S>>) -> NotStarted
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
@@ -104,7 +104,7 @@ where
 impl<R> Open<R> {
     pub(super) fn new<K, S>(
         reply: Reply<Ended<R>>,
-        actor: Actor<Slot<K, S>>,
+        actor: Actor<KeySlot<K, S>>,
         terms: Terms,
         time: Time,
     ) -> Self
@@ -240,7 +240,7 @@ impl<R> Run<R> {
 
     pub(super) fn open<K, S>(
         reply: Reply<Ended<R>>,
-        actor: Actor<Slot<K, S>>,
+        actor: Actor<KeySlot<K, S>>,
         terms: Terms,
         registry: &Registry<K, S>,
     ) -> Self

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::error::{NotStarted, RunError};
 use crate::limits::Terms;
 use crate::overrun::Watch;
-use crate::registry::{Fate, Guard, Registry, Slot};
+use crate::registry::{Fate, Guard, KeySlot, Registry};
 use crate::user_code::{Payload, catch, discard, ignore, text};
 
 /// A closure in its key's mailbox. Dropped unrun, it drops the closure, then the pin: in this
@@ -85,7 +85,7 @@ pub(super) fn as_try<R>(is_try: bool, outcome: Result<R, RunError<R>>) -> Result
 
 impl<F, G> Job<F, G> {
     /// The turn. User code may panic in it: nothing comes out but the outcome.
-    pub(super) fn perform<K, S, R>(self, slot: &mut Slot<K, S>, terms: Terms) -> Ended<R>
+    pub(super) fn perform<K, S, R>(self, slot: &mut KeySlot<K, S>, terms: Terms) -> Ended<R>
     where
         K: Send + Sync + 'static,
         S: Send + 'static,
@@ -113,7 +113,7 @@ impl<F, G> Job<F, G> {
 
     /// A turn without terms, for the caller that a panic goes on in.
     #[inline]
-    pub(super) fn perform_plain<K, S, R>(self, slot: &mut Slot<K, S>) -> Result<R, Payload>
+    pub(super) fn perform_plain<K, S, R>(self, slot: &mut KeySlot<K, S>) -> Result<R, Payload>
     where
         K: Send + Sync + 'static,
         S: Send + 'static,
@@ -148,7 +148,7 @@ impl<F, G> Job<F, G> {
 
 /// After a panic: the state may be half changed.
 #[cold]
-pub(super) fn forget<K, S>(slot: &mut Slot<K, S>) {
+pub(super) fn forget<K, S>(slot: &mut KeySlot<K, S>) {
     let state = slot.state.take();
     ignore(|| drop(state));
 }
@@ -163,7 +163,7 @@ pub(super) struct Begun<K> {
 /// Before the closure: is it too late, what is the state, when does it begin?
 pub(super) fn begin<'a, K, S, R>(
     registry: &Registry<K, S>,
-    slot: &'a mut Slot<K, S>,
+    slot: &'a mut KeySlot<K, S>,
     terms: Terms,
 ) -> Result<(Begun<K>, &'a mut S), Ended<R>>
 where

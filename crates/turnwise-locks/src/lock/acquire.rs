@@ -14,10 +14,10 @@ use turnwise::{AskError, Limit, Reply, WaitError, in_turn};
 use super::error::LockError;
 use super::fast::{Asking, FastPermit};
 use super::guard::{Held, Thin};
-use super::place::{LockSet, Place};
-use super::turns::{Ask, Core, End, Granted, Here, Outcome, Step};
+use super::place::{LockPlace, LockSet};
+use super::turns::{Ask, Core, End, Granted, Here, LockOutcome, Step};
 use crate::limits::{Limits, Terms, Wait};
-use crate::registry::Slot;
+use crate::registry::KeySlot;
 
 mod sealed {
     use crate::lock::error::{Closed, LockError};
@@ -83,7 +83,7 @@ pub(super) use sealed::{Failure, Guarding};
 // `Send` if the key is a `&'static str`.
 pub struct Acquire<K: Send + Sync + 'static, G, E = LockError> {
     /// Until it is over.
-    place: Option<Place<K>>,
+    place: Option<LockPlace<K>>,
     stage: Stage<K>,
     number: u64,
     /// Its limit, if it has one.
@@ -99,8 +99,8 @@ enum Stage<K: Send + Sync + 'static> {
     /// cell is set when it is over.
     Asked(Reply<Step<K>>, Arc<OnceLock<()>>),
     /// It is in the queue.
-    Waits(Reply<Outcome<K>>),
-    Over(Outcome<K>),
+    Waits(Reply<LockOutcome<K>>),
+    Over(LockOutcome<K>),
     /// It holds a key that has no mailbox.
     Thin(Thin<K>),
     /// It holds a permit that was there.
@@ -161,7 +161,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     }
 
     /// Takes a place in the queue, or the lock.
-    pub(super) fn new(place: Place<K>, wanted: Wanted, terms: Terms) -> Self {
+    pub(super) fn new(place: LockPlace<K>, wanted: Wanted, terms: Terms) -> Self {
         let Wanted { owner, weight, limits } = wanted;
         let number = place.common().number();
         if terms.early {
@@ -204,7 +204,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
     }
 
     /// The time is over: it is not let in any more, unless it was just now.
-    fn time_out(&mut self, reply: Reply<Outcome<K>>) -> Stage<K> {
+    fn time_out(&mut self, reply: Reply<LockOutcome<K>>) -> Stage<K> {
         match reply.cancel() {
             Ok(()) => {
                 let called = self.limit.map_or(Duration::ZERO, |wait| wait.called);
@@ -319,7 +319,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
         }
     }
 
-    fn finish(&mut self, outcome: Outcome<K>) -> Result<G, LockError> {
+    fn finish(&mut self, outcome: LockOutcome<K>) -> Result<G, LockError> {
         let place = self.place.take();
         let granted = outcome.map_err(|error| error.about(self.key.take()))?;
         match (granted, place) {
@@ -331,7 +331,7 @@ impl<K: Send + Sync + 'static, G: Guarding<K>, E> Acquire<K, G, E> {
 }
 
 /// The request's turn: here and now if that can be, inside a turn of somebody else's, too.
-fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask) -> Stage<K> {
+fn enter<K: Send + Sync + 'static>(place: &LockPlace<K>, ask: Ask) -> Stage<K> {
     let mut ask = Some(ask);
     let taken = &mut ask;
     let (set, common, lender) = (place.lock_set(), place.common(), place.lender());
@@ -361,7 +361,7 @@ fn enter<K: Send + Sync + 'static>(place: &Place<K>, ask: Ask) -> Stage<K> {
 fn step<K: Send + Sync + 'static>(
     set: Option<&LockSet<K>>,
     here: Here<'_, K>,
-    slot: &mut Slot<K, Core<K>>,
+    slot: &mut KeySlot<K, Core<K>>,
     ask: &mut Option<Ask>,
     asking: Option<Asking>,
 ) -> Step<K> {

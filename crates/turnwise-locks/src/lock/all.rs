@@ -27,7 +27,7 @@ use crate::user_code::{catch, ignore, owning};
 pub struct AcquireAll<K: Hash + Eq + Send + Sync + 'static, G = Guard<K>> {
     keys: Keys<K>,
     owner: Option<Owner>,
-    rest: std::vec::IntoIter<Wanted<K>>,
+    rest: std::vec::IntoIter<WantedKey<K>>,
     held: Vec<G>,
     next: Option<Next<K>>,
     limits: Limits,
@@ -37,31 +37,31 @@ pub struct AcquireAll<K: Hash + Eq + Send + Sync + 'static, G = Guard<K>> {
 }
 
 /// A key, and how much of it is asked for.
-struct Wanted<K> {
+struct WantedKey<K> {
     key: K,
     weight: u64,
 }
 
 /// Of one key the largest weight comes first; the others are equal to it.
-impl<K: Ord> Ord for Wanted<K> {
+impl<K: Ord> Ord for WantedKey<K> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key.cmp(&other.key).then_with(|| Reverse(self.weight).cmp(&Reverse(other.weight)))
     }
 }
 
-impl<K: Ord> PartialOrd for Wanted<K> {
+impl<K: Ord> PartialOrd for WantedKey<K> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<K: PartialEq> PartialEq for Wanted<K> {
+impl<K: PartialEq> PartialEq for WantedKey<K> {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key
     }
 }
 
-impl<K: Eq> Eq for Wanted<K> {}
+impl<K: Eq> Eq for WantedKey<K> {}
 
 /// The lock that is asked for now.
 struct Next<K: Send + Sync + 'static> {
@@ -77,7 +77,7 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G
         wanted: impl IntoIterator<Item = (K, u64)>,
         limits: Limits,
     ) -> Self {
-        let wanted = wanted.into_iter().map(|(key, weight)| Wanted { key, weight });
+        let wanted = wanted.into_iter().map(|(key, weight)| WantedKey { key, weight });
         let (wanted, ()) = sorted(wanted, |_| ());
         let held = Vec::with_capacity(wanted.len());
         let all = AcquireAll {
@@ -98,7 +98,7 @@ impl<K: Hash + Eq + Ord + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G
 impl<K: Hash + Eq + Send + Sync + 'static, G: Guarding<K>> AcquireAll<K, G> {
     /// Asks for the next lock, if there is one.
     fn go_on(&mut self) {
-        let Some(Wanted { key, weight }) = self.rest.next() else { return };
+        let Some(WantedKey { key, weight }) = self.rest.next() else { return };
         let left = match self.wait {
             // What was called with a wait has its first attempt in any case.
             Some(wait) if !self.held.is_empty() => {

@@ -24,9 +24,9 @@ use turnwise::Actor;
 
 use super::guard::was_lost;
 use super::hold_state::HoldState;
-use super::place::{Place, tell};
+use super::place::{LockPlace, tell};
 use super::turns::{Common, Core};
-use crate::registry::Slot;
+use crate::registry::KeySlot;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -205,12 +205,12 @@ impl Drop for Asking {
 /// A semaphore: what its handles and its fast permits share.
 pub(super) struct Lender<K: Send + Sync + 'static> {
     pub(super) common: Arc<Common>,
-    pub(super) actor: Actor<Slot<K, Core<K>>>,
+    pub(super) actor: Actor<KeySlot<K, Core<K>>>,
 }
 
 impl<K: Send + Sync + 'static> Lender<K> {
-    pub(super) fn place(self: &Arc<Self>) -> Place<K> {
-        Place::Alone(self.clone())
+    pub(super) fn place(self: &Arc<Self>) -> LockPlace<K> {
+        LockPlace::Alone(self.clone())
     }
 
     /// The number of permits that a request would get at once. Stale on return.
@@ -238,7 +238,7 @@ impl<K: Send + Sync + 'static> Lender<K> {
 
     /// The machine gets permits back.
     fn pay_back(&self, permits: u64) {
-        let here = |slot: &mut Slot<K, Core<K>>| {
+        let here = |slot: &mut KeySlot<K, Core<K>>| {
             if let Some(core) = &mut slot.state {
                 core.pay_back(permits, &self.common);
             }
@@ -284,7 +284,7 @@ impl<K: Send + Sync + 'static> FastPermit<K> {
         &self.lender.common
     }
 
-    pub(super) fn actor(&self) -> &Actor<Slot<K, Core<K>>> {
+    pub(super) fn actor(&self) -> &Actor<KeySlot<K, Core<K>>> {
         &self.lender.actor
     }
 
@@ -315,7 +315,7 @@ impl<K: Send + Sync + 'static> FastPermit<K> {
         &mut self.permits
     }
 
-    pub(super) fn place(&self) -> Place<K> {
+    pub(super) fn place(&self) -> LockPlace<K> {
         self.lender.place()
     }
 

@@ -13,9 +13,9 @@ use super::fast::FastPermit;
 use super::fence::Fence;
 use super::hold_state::{HoldState, Lost};
 use super::machine::Term;
-use super::place::{LockSet, Place, tell};
+use super::place::{LockPlace, LockSet, tell};
 use super::turns::{Common, Core, Grant};
-use crate::registry::{self, Beside, Kind, Pin, Slot, comparing};
+use crate::registry::{self, Beside, KeySlot, Kind, Pin, comparing};
 
 /// A hold, until it is dropped.
 pub struct Held<K: Send + Sync + 'static>(Body<K>);
@@ -31,7 +31,7 @@ enum Body<K: Send + Sync + 'static> {
 
 /// A hold that its lock's mailbox knows.
 struct Fat<K: Send + Sync + 'static> {
-    place: Option<Place<K>>,
+    place: Option<LockPlace<K>>,
     grant: Grant,
 }
 
@@ -45,10 +45,10 @@ pub(super) struct Thin<K: Send + Sync + 'static> {
     held: bool,
 }
 
-type Known<K> = (Actor<Slot<K, Core<K>>>, Arc<HoldState>);
+type Known<K> = (Actor<KeySlot<K, Core<K>>>, Arc<HoldState>);
 
 impl<K: Send + Sync + 'static> Fat<K> {
-    fn place(&self) -> &Place<K> {
+    fn place(&self) -> &LockPlace<K> {
         match &self.place {
             Some(place) => place,
             None => unreachable!("a hold has its place until it ends"),
@@ -86,7 +86,7 @@ impl<K: Send + Sync + 'static> Thin<K> {
     }
 
     /// Lets go: of a place in a mailbox, if it has got one meanwhile, and what it shares with that.
-    fn let_go(&mut self) -> Option<(Place<K>, Arc<HoldState>)> {
+    fn let_go(&mut self) -> Option<(LockPlace<K>, Arc<HoldState>)> {
         if !self.held {
             return None;
         }
@@ -95,7 +95,7 @@ impl<K: Send + Sync + 'static> Thin<K> {
         self.held = false;
         let (actor, beside) = met?;
         let pin = Pin::new(self.set.clone(), self.place, Kind::Run);
-        Some((Place::Key(pin, actor), hold_state_of(beside)))
+        Some((LockPlace::Key(pin, actor), hold_state_of(beside)))
     }
 
     /// Lets go. True: it was lost before.
@@ -139,7 +139,7 @@ impl<K: Send + Sync + 'static> Drop for Thin<K> {
 }
 
 impl<K: Send + Sync + 'static> Held<K> {
-    pub(super) fn fat(place: Place<K>, grant: Grant) -> Self {
+    pub(super) fn fat(place: LockPlace<K>, grant: Grant) -> Self {
         Held(Body::Fat(Fat { place: Some(place), grant }))
     }
 
@@ -160,7 +160,7 @@ impl<K: Send + Sync + 'static> Held<K> {
     }
 
     /// Its lock's mailbox, and what its guards share.
-    fn known(&self) -> (&Actor<Slot<K, Core<K>>>, &Arc<HoldState>) {
+    fn known(&self) -> (&Actor<KeySlot<K, Core<K>>>, &Arc<HoldState>) {
         match &self.0 {
             Body::Fat(fat) => (fat.place().actor(), &fat.grant.hold_state),
             Body::Thin(thin) => {
@@ -287,7 +287,7 @@ impl<K: Send + Sync + 'static> Held<K> {
         }
     }
 
-    fn place(&self) -> Place<K> {
+    fn place(&self) -> LockPlace<K> {
         match &self.0 {
             Body::Fat(fat) => fat.place().again(),
             Body::Fast(permit) => permit.place(),

@@ -17,11 +17,11 @@ use super::call::Call;
 use super::error::LockError;
 use super::fence::Fence;
 use super::guard::Thin;
-use super::place::{LockSet, NameOf, Place, tell};
+use super::place::{LockPlace, LockSet, NameOf, tell};
 use super::turns::{Common, Core};
 use crate::keyed::NotStarted;
 use crate::limits::Limits;
-use crate::registry::{AsKey, Entered, HoldRequest, Kind, Make, Own, Pin, Registry, Slot};
+use crate::registry::{AsKey, HoldOutcome, HoldRequest, KeySlot, Kind, Make, Own, Pin, Registry};
 use crate::user_code::{ignore, owning};
 
 /// One who may hold the same lock several times: its own requests do not wait for each other.
@@ -132,15 +132,15 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         let request = HoldRequest { weight, thin, immediate, named, capacity };
         let number = || set.common.number();
         let (acquire, key) = match set.registry.hold(key, request, number, set.kept()) {
-            Ok(Entered::Thin(place, fence)) => {
+            Ok(HoldOutcome::Thin(place, fence)) => {
                 return Acquire::thin(Thin::new(set.clone(), place, fence));
             }
-            Ok(Entered::Fat((place, actor), key)) => {
+            Ok(HoldOutcome::Fat((place, actor), key)) => {
                 let pin = Pin::new(self.set.clone(), place, Kind::Run);
                 let wanted = Wanted { owner: owner.map(|owner| owner.number), weight, limits };
                 let (key, acquire) = owning(key, |_| {
                     let terms = limits.terms(|| set.common.now());
-                    Acquire::new(Place::Key(pin, actor), wanted, terms)
+                    Acquire::new(LockPlace::Key(pin, actor), wanted, terms)
                 });
                 (acquire, key)
             }
@@ -160,7 +160,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         }
     }
 
-    fn mailbox<Q>(&self, key: &Q) -> Option<Actor<Slot<K, Core<K>>>>
+    fn mailbox<Q>(&self, key: &Q) -> Option<Actor<KeySlot<K, Core<K>>>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -175,7 +175,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
     {
         let Some(mailbox) = self.set.registry.used(key) else { return false };
         // The guard of a hold that was lost keeps its key. A turn that is under way is a use.
-        let looks = |actor: Actor<Slot<K, Core<K>>>| {
+        let looks = |actor: Actor<KeySlot<K, Core<K>>>| {
             let look = |core: &mut Core<K>| core.is_used(&self.set.common);
             actor.try_with(|slot| slot.state.as_mut().is_some_and(look)).unwrap_or(true)
         };

@@ -203,7 +203,7 @@ impl<T> Holds<T> {
 
 /// An owner that holds, or has requests in the queue.
 #[derive(Default)]
-struct Owner {
+struct OwnerState {
     fence: Option<u64>,
     waiting: usize,
 }
@@ -244,7 +244,7 @@ pub(crate) struct Machine<W, T> {
     /// No hold before this fence is measured (MACHINE-9).
     unmeasured: u64,
     dues: BTreeSet<(Duration, u64)>,
-    owners: HashMap<u64, Owner>,
+    owners: HashMap<u64, OwnerState>,
     queue: VecDeque<Waiter<W>>,
     /// The number of those in the queue that said that they are gone, less those that were found
     /// gone before.
@@ -359,7 +359,7 @@ impl<W, T: Term + Clone> Machine<W, T> {
     }
 
     /// Changes what is known of an owner.
-    fn about(&mut self, owner: Option<u64>, change: impl FnOnce(&mut Owner)) {
+    fn about(&mut self, owner: Option<u64>, change: impl FnOnce(&mut OwnerState)) {
         let Some(number) = owner else { return };
         let owner = self.owners.entry(number).or_default();
         change(owner);

@@ -23,7 +23,7 @@ use crate::entry_ref::EntryRef;
 use crate::limits::Limits;
 use crate::map::Shards;
 use crate::registry::{Comparing, comparing};
-use crate::table::{Entry, Table};
+use crate::table::{Hashed, Table};
 use crate::user_code::{ignore, owning};
 
 /// A map of values, each behind a fair lock of its key: a guard leads to the value, and may be held
@@ -75,7 +75,7 @@ struct Value<K, T> {
     value: Option<T>,
 }
 
-impl<K, T> Entry for Value<K, T> {
+impl<K, T> Hashed for Value<K, T> {
     fn hash(&self) -> u64 {
         self.hash
     }

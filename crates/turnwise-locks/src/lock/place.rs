@@ -9,7 +9,7 @@ use super::fast::Lender;
 use super::hold_state::HoldState;
 use super::turns::{Common, Core};
 use crate::estimate::Estimate;
-use crate::registry::{Access, Beside, Guard, Pin, Registry, Slot};
+use crate::registry::{Access, Beside, Guard, KeySlot, Pin, Registry};
 
 /// The locks of one registry.
 pub(super) struct LockSet<K: Send + Sync + 'static> {
@@ -58,62 +58,62 @@ impl<K: Send + Sync + 'static> Access for Arc<LockSet<K>> {
 }
 
 /// One use of a lock: it lives as long as this does.
-pub(super) enum Place<K: Send + Sync + 'static> {
+pub(super) enum LockPlace<K: Send + Sync + 'static> {
     /// Its key is pinned, and this is the key's mailbox.
-    Key(Pin<Arc<LockSet<K>>>, Actor<Slot<K, Core<K>>>),
+    Key(Pin<Arc<LockSet<K>>>, Actor<KeySlot<K, Core<K>>>),
     /// It is no key's: a semaphore.
     Alone(Arc<Lender<K>>),
 }
 
-impl<K: Send + Sync + 'static> Place<K> {
+impl<K: Send + Sync + 'static> LockPlace<K> {
     pub(super) fn common(&self) -> &Arc<Common> {
         match self {
-            Place::Key(pin, _) => &pin.access().common,
-            Place::Alone(lender) => &lender.common,
+            LockPlace::Key(pin, _) => &pin.access().common,
+            LockPlace::Alone(lender) => &lender.common,
         }
     }
 
-    pub(super) fn actor(&self) -> &Actor<Slot<K, Core<K>>> {
+    pub(super) fn actor(&self) -> &Actor<KeySlot<K, Core<K>>> {
         match self {
-            Place::Key(_, actor) => actor,
-            Place::Alone(lender) => &lender.actor,
+            LockPlace::Key(_, actor) => actor,
+            LockPlace::Alone(lender) => &lender.actor,
         }
     }
 
     /// A semaphore, which lends permits.
     pub(super) fn lender(&self) -> Option<&Arc<Lender<K>>> {
         match self {
-            Place::Key(..) => None,
-            Place::Alone(lender) => Some(lender),
+            LockPlace::Key(..) => None,
+            LockPlace::Alone(lender) => Some(lender),
         }
     }
 
     pub(super) fn lock_set(&self) -> Option<&Arc<LockSet<K>>> {
         match self {
-            Place::Key(pin, _) => Some(pin.access()),
-            Place::Alone(_) => None,
+            LockPlace::Key(pin, _) => Some(pin.access()),
+            LockPlace::Alone(_) => None,
         }
     }
 
     /// The hash of its key.
     pub(super) fn hash(&self) -> u64 {
         match self {
-            Place::Key(pin, _) => pin.place().hash,
-            Place::Alone(_) => unreachable!("a semaphore has no key"),
+            LockPlace::Key(pin, _) => pin.place().hash,
+            LockPlace::Alone(_) => unreachable!("a semaphore has no key"),
         }
     }
 
     /// The place of a part of this use. Of a semaphore.
     pub(super) fn again(&self) -> Self {
         match self {
-            Place::Key(..) => unreachable!("a semaphore's holds are not a key's"),
-            Place::Alone(lender) => Place::Alone(lender.clone()),
+            LockPlace::Key(..) => unreachable!("a semaphore's holds are not a key's"),
+            LockPlace::Alone(lender) => LockPlace::Alone(lender.clone()),
         }
     }
 
     /// From now on it is measured how long its key is held.
     pub(super) fn want(&self) {
-        if let Place::Key(pin, _) = self {
+        if let LockPlace::Key(pin, _) = self {
             pin.access().registry.estimates.want();
         }
     }
@@ -121,15 +121,15 @@ impl<K: Send + Sync + 'static> Place<K> {
     /// The estimate of how long its key is held, if there was a request for it.
     pub(super) fn known(&self) -> Option<Estimate> {
         match self {
-            Place::Key(pin, _) => pin.access().known(pin.place().hash),
-            Place::Alone(_) => None,
+            LockPlace::Key(pin, _) => pin.access().known(pin.place().hash),
+            LockPlace::Alone(_) => None,
         }
     }
 
     /// The last turn of this use.
     pub(super) fn end(self, f: impl FnOnce(&mut Core<K>, &Arc<Common>) + Send + 'static) {
         match self {
-            Place::Key(pin, actor) => {
+            LockPlace::Key(pin, actor) => {
                 // The drop of values is the user's: not inside a turn of the lock.
                 let _values = pin.access().values.is_some().then(|| pin.access().clone());
                 tell(&actor, move |slot| {
@@ -143,7 +143,7 @@ impl<K: Send + Sync + 'static> Place<K> {
                     pin.finish(slot);
                 });
             }
-            Place::Alone(lender) => {
+            LockPlace::Alone(lender) => {
                 let common = lender.common.clone();
                 tell(&lender.actor, move |slot| {
                     if let Some(core) = &mut slot.state {
@@ -162,27 +162,27 @@ impl<K: Send + Sync + 'static> Place<K> {
 /// A turn, here and now if that can be: inside a turn of another mailbox, too. Else on the thread
 /// that runs the lock's turns, and not at the end of a turn of this thread. A lock that was closed
 /// needs none.
-pub(super) fn tell<K, F>(actor: &Actor<Slot<K, Core<K>>>, turn: F)
+pub(super) fn tell<K, F>(actor: &Actor<KeySlot<K, Core<K>>>, turn: F)
 where
     K: Send + Sync + 'static,
-    F: FnOnce(&mut Slot<K, Core<K>>) + Send + 'static,
+    F: FnOnce(&mut KeySlot<K, Core<K>>) + Send + 'static,
 {
     attempt(actor, turn, in_turn());
 }
 
 /// A turn, here and now if that can be; else on another thread.
-pub(super) fn tell_here<K, F>(actor: &Actor<Slot<K, Core<K>>>, turn: F)
+pub(super) fn tell_here<K, F>(actor: &Actor<KeySlot<K, Core<K>>>, turn: F)
 where
     K: Send + Sync + 'static,
-    F: FnOnce(&mut Slot<K, Core<K>>) + Send + 'static,
+    F: FnOnce(&mut KeySlot<K, Core<K>>) + Send + 'static,
 {
     attempt(actor, turn, true);
 }
 
-fn attempt<K, F>(actor: &Actor<Slot<K, Core<K>>>, turn: F, elsewhere: bool)
+fn attempt<K, F>(actor: &Actor<KeySlot<K, Core<K>>>, turn: F, elsewhere: bool)
 where
     K: Send + Sync + 'static,
-    F: FnOnce(&mut Slot<K, Core<K>>) + Send + 'static,
+    F: FnOnce(&mut KeySlot<K, Core<K>>) + Send + 'static,
 {
     let Err(refused) = actor.try_with(turn) else { return };
     let turn = refused.into_message();

@@ -15,7 +15,7 @@ use super::guard::guard;
 use super::keys::LocksBuilder;
 use super::turns::{Common, Core};
 use crate::limits::Limits;
-use crate::registry::Slot;
+use crate::registry::KeySlot;
 
 guard! {
     /// Permits that are held: [`Semaphore::acquire`]. Dropping it gives them back to the
@@ -153,7 +153,7 @@ impl Semaphore {
     pub fn builder(permits: u64) -> LocksBuilder<Self> {
         LocksBuilder::new(move |timing| {
             let common = Common::lending(timing.timers);
-            let actor = Actor::new(Slot::alone(Core::lending(permits, &common)));
+            let actor = Actor::new(KeySlot::alone(Core::lending(permits, &common)));
             Semaphore { lender: Arc::new(Lender { common, actor }) }
         })
     }

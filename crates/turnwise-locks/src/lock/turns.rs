@@ -15,10 +15,10 @@ use super::error::LockError;
 use super::fast::{Asking, Available, FastPermit, Lender};
 use super::hold_state::HoldState;
 use super::machine::{Entered, Host, LetIn, Machine, Refusal, Request, Term, View};
-use super::place::{Place, tell_here};
+use super::place::{LockPlace, tell_here};
 use crate::estimate::Estimate;
 use crate::limits::{Terms, shown};
-use crate::registry::Slot;
+use crate::registry::KeySlot;
 use crate::user_code::{catch, discard};
 
 /// The parts that the locks of one registry share.
@@ -101,7 +101,7 @@ pub(super) struct Core<K: Send + Sync + 'static> {
     away: bool,
     /// No more requests are let in. Leases go on.
     closed: bool,
-    alarm: Option<Alarm<K>>,
+    alarm: Option<DueAlarm<K>>,
 }
 
 /// Has a turn come when a lease, or the wait of the first in the queue, is over.
@@ -109,12 +109,12 @@ pub(super) struct Core<K: Send + Sync + 'static> {
 /// One timer for all of them. It is armed for a time that is not after the first of them
 /// (MACHINE-7), so a lease that ends in time, or is renewed, costs it nothing: it rings, finds
 /// nothing, and is armed anew if there is something left.
-struct Alarm<K: Send + Sync + 'static> {
-    actor: WeakActor<Slot<K, Core<K>>>,
+struct DueAlarm<K: Send + Sync + 'static> {
+    actor: WeakActor<KeySlot<K, Core<K>>>,
     armed: Option<(Duration, Timer)>,
 }
 
-impl<K: Send + Sync + 'static> Drop for Alarm<K> {
+impl<K: Send + Sync + 'static> Drop for DueAlarm<K> {
     fn drop(&mut self) {
         if let Some((_, timer)) = self.armed.take() {
             timer.cancel();
@@ -151,7 +151,7 @@ pub(super) struct Here<'a, K: Send + Sync + 'static> {
     /// Of a semaphore.
     pub(super) lender: Option<&'a Arc<Lender<K>>>,
     /// Its mailbox.
-    pub(super) actor: &'a dyn Fn() -> WeakActor<Slot<K, Core<K>>>,
+    pub(super) actor: &'a dyn Fn() -> WeakActor<KeySlot<K, Core<K>>>,
 }
 
 /// A hold, as its guard has it.
@@ -169,7 +169,7 @@ impl Grant {
     }
 
     /// Gives back what it stands for: from now on it is not lost, though its turn may come later.
-    pub(super) fn end<K: Send + Sync + 'static>(&self, place: Place<K>) {
+    pub(super) fn end<K: Send + Sync + 'static>(&self, place: LockPlace<K>) {
         self.hold_state.let_go();
         place.leave(self.fence, self.number);
     }
@@ -184,7 +184,7 @@ pub(super) enum Granted<K: Send + Sync + 'static> {
 
 impl<K: Send + Sync + 'static> Granted<K> {
     /// Gives it back.
-    pub(super) fn end(self, place: Place<K>) {
+    pub(super) fn end(self, place: LockPlace<K>) {
         if let Granted::Hold(grant) = self {
             grant.end(place);
         }
@@ -192,17 +192,17 @@ impl<K: Send + Sync + 'static> Granted<K> {
 }
 
 /// The answer to a request that has waited.
-pub(super) type Outcome<K> = Result<Granted<K>, LockError>;
+pub(super) type LockOutcome<K> = Result<Granted<K>, LockError>;
 
 /// The answer to a request in its turn.
 pub(super) enum Step<K: Send + Sync + 'static> {
-    Over(Outcome<K>),
-    Waits(Reply<Outcome<K>>),
+    Over(LockOutcome<K>),
+    Waits(Reply<LockOutcome<K>>),
 }
 
 /// A request that waits.
 struct Ticket<K: Send + Sync + 'static> {
-    promise: Promise<Outcome<K>>,
+    promise: Promise<LockOutcome<K>>,
     called: Duration,
     lease: Option<Duration>,
     /// It may be lent permits, and needs no hold.
@@ -295,7 +295,7 @@ impl<K: Send + Sync + 'static> Host<Ticket<K>, Arc<HoldState>> for LockHost<'_> 
 }
 
 /// On the thread of the timers: a turn of a lock runs nothing of the user's but wakers.
-fn ring<K: Send + Sync + 'static>(actor: &WeakActor<Slot<K, Core<K>>>, common: Arc<Common>) {
+fn ring<K: Send + Sync + 'static>(actor: &WeakActor<KeySlot<K, Core<K>>>, common: Arc<Common>) {
     // A lock that is gone has nothing to expire.
     let Some(actor) = actor.upgrade() else { return };
     tell_here(&actor, move |slot| {
@@ -366,8 +366,8 @@ impl<K: Send + Sync + 'static> Core<K> {
     }
 
     /// From now on it has what the alarm needs.
-    fn watch(&mut self, actor: impl FnOnce() -> WeakActor<Slot<K, Core<K>>>) {
-        self.alarm.get_or_insert_with(|| Alarm { actor: actor(), armed: None });
+    fn watch(&mut self, actor: impl FnOnce() -> WeakActor<KeySlot<K, Core<K>>>) {
+        self.alarm.get_or_insert_with(|| DueAlarm { actor: actor(), armed: None });
     }
 
     /// The alarm has rung.
@@ -382,7 +382,7 @@ impl<K: Send + Sync + 'static> Core<K> {
     pub(super) fn mind(
         &mut self,
         fence: u64,
-        actor: WeakActor<Slot<K, Core<K>>>,
+        actor: WeakActor<KeySlot<K, Core<K>>>,
         common: &Arc<Common>,
     ) {
         self.watch(|| actor);

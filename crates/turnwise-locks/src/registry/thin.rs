@@ -18,22 +18,22 @@ use std::sync::Arc;
 use turnwise::Actor;
 
 use super::{
-    AsKey, Beside, Body, COMPARING, Entry, Found, Held, Keys, Kind, Own, Place, Registry, Slot,
-    Sought, find, insert,
+    AsKey, Beside, COMPARING, Entry, EntryBody, EntryKey, Found, KeySlot, Kind, Own, Place,
+    Registry, ShardKeys, Sought, find, insert,
 };
 use crate::keyed::NotStarted;
 use crate::user_code::ignore;
 
 /// The outcome of a request that looks for the key of a lock.
-pub(crate) enum Entered<K, S> {
+pub(crate) enum HoldOutcome<K, S> {
     /// It holds: here is where, and its fence.
     Thin(Place, u64),
     /// It asks in the key's mailbox. Its own key, if that is at hand still.
-    Fat(Found<K, S>, Option<Held<K>>),
+    Fat(Found<K, S>, Option<EntryKey<K>>),
 }
 
 /// The reason that a request is refused, and its own key, if that is at hand still.
-pub(crate) type Refused<K> = (NotStarted, Option<Held<K>>);
+pub(crate) type HoldRefused<K> = (NotStarted, Option<EntryKey<K>>);
 
 /// A request, as it comes to the registry.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +51,9 @@ pub(crate) struct HoldRequest {
 }
 
 /// The mailbox that a thin hold has got, and what they share.
-pub(crate) type Met<K, S> = (Actor<Slot<K, S>>, Beside);
+pub(crate) type Met<K, S> = (Actor<KeySlot<K, S>>, Beside);
 
-impl<K, S> Keys<K, S> {
+impl<K, S> ShardKeys<K, S> {
     fn beside(&self, at: u32) -> Beside {
         match self.beside.get(&at) {
             Some(beside) => beside.clone(),
@@ -66,8 +66,10 @@ impl<K, S> Entry<K, S> {
     /// True if it is a hold beside which such a request has no room. A mailbox decides for itself.
     fn leaves_no_room(&self, request: HoldRequest) -> bool {
         match self.body {
-            Body::Thin { weight, .. } => request.weight > request.capacity.saturating_sub(weight),
-            Body::Mailbox { .. } => false,
+            EntryBody::Thin { weight, .. } => {
+                request.weight > request.capacity.saturating_sub(weight)
+            }
+            EntryBody::Mailbox { .. } => false,
         }
     }
 }
@@ -81,14 +83,14 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     /// The mailbox in a place; made, if that has a hold without one.
     fn fatten(
         &self,
-        keys: &mut Keys<K, S>,
+        keys: &mut ShardKeys<K, S>,
         at: u32,
         kept: impl FnOnce(u64, u64) -> (S, Beside),
-    ) -> Actor<Slot<K, S>> {
+    ) -> Actor<KeySlot<K, S>> {
         let entry = keys.table.get(at);
-        if let Body::Thin { fence, weight } = entry.body {
+        if let EntryBody::Thin { fence, weight } = entry.body {
             let (state, beside) = kept(fence, weight);
-            entry.body = Body::mailbox(self.spawn_with(state));
+            entry.body = EntryBody::mailbox(self.spawn_with(state));
             // THIN-2.
             entry.runs = 1;
             // THIN-3.
@@ -97,8 +99,8 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         keys.table.get(at).actor().clone()
     }
 
-    fn spawn_with(&self, state: S) -> Actor<Slot<K, S>> {
-        let slot = Slot::alone(state);
+    fn spawn_with(&self, state: S) -> Actor<KeySlot<K, S>> {
+        let slot = KeySlot::alone(state);
         match &self.spawner {
             Some(spawner) => spawner.spawn(slot),
             None => Actor::new(slot),
@@ -145,7 +147,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         request: HoldRequest,
         fence: impl FnOnce() -> u64,
         kept: impl FnOnce(u64, u64) -> (S, Beside),
-    ) -> Result<Entered<K, S>, Refused<K>>
+    ) -> Result<HoldOutcome<K, S>, HoldRefused<K>>
     where
         A: AsKey<K>,
     {
@@ -153,14 +155,14 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         let Sought { key, hash, mut keys, at } = sought;
         if let Some(at) = at {
             // Nothing of the user's: what is borrowed is not cloned.
-            let key = (!A::BORROWED).then(|| Held::Own(key.own()));
+            let key = (!A::BORROWED).then(|| EntryKey::Own(key.own()));
             if request.immediate && keys.table.get(at).leaves_no_room(request) {
                 drop(keys);
                 return Err((NotStarted::Busy { key: None }, key));
             }
             let actor = self.fatten(&mut keys, at, kept);
             keys.pin(at, Kind::Run);
-            return Ok(Entered::Fat((Place { hash, at }, actor), key));
+            return Ok(HoldOutcome::Fat((Place { hash, at }, actor), key));
         }
         if A::BORROWED {
             // Its clone is the user's: not under the lock.
@@ -171,19 +173,19 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         if !request.thin {
             let actor = self.spawn(None, None);
             let (key, at_hand) = match request.named {
-                false => (Held::Own(key), None),
+                false => (EntryKey::Own(key), None),
                 true => {
                     let key = Arc::new(key);
-                    (Held::Shared(key.clone()), Some(Held::Shared(key)))
+                    (EntryKey::Shared(key.clone()), Some(EntryKey::Shared(key)))
                 }
             };
             let place = insert(&mut keys, hash, key, actor.clone(), Kind::Run);
-            return Ok(Entered::Fat((place, actor), at_hand));
+            return Ok(HoldOutcome::Fat((place, actor), at_hand));
         }
-        let (fence, key) = (fence(), Held::Own(key));
-        let body = Body::Thin { fence, weight: request.weight };
+        let (fence, key) = (fence(), EntryKey::Own(key));
+        let body = EntryBody::Thin { fence, weight: request.weight };
         let at = keys.table.insert(Entry { hash, key, body, runs: 0, keys: 0 });
-        Ok(Entered::Thin(Place { hash, at }, fence))
+        Ok(HoldOutcome::Thin(Place { hash, at }, fence))
     }
 
     /// The mailbox of a key that is held, or waited for; made, if it has none.
@@ -191,7 +193,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         &self,
         key: &Q,
         kept: impl FnOnce(u64, u64) -> (S, Beside),
-    ) -> Option<Actor<Slot<K, S>>>
+    ) -> Option<Actor<KeySlot<K, S>>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

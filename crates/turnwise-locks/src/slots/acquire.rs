@@ -11,7 +11,7 @@ use turnwise::Limit;
 
 use super::error::SlotError;
 use super::pool::Pool;
-use super::shared::Entry;
+use super::shared::SlotPermit;
 use super::slot::Slot;
 use crate::limits::Limits;
 use crate::lock::{Acquire, LockError, Permit};
@@ -58,7 +58,7 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
     pub fn wait(mut self) -> Result<Slot<T, E>, SlotError<E>> {
         let entry = match &self.asked {
             Asked::Queues(_) => match std::mem::replace(&mut self.asked, Asked::Taken) {
-                Asked::Queues(permit) => permit.wait().map(Entry::Permit),
+                Asked::Queues(permit) => permit.wait().map(SlotPermit::Permit),
                 _ => unreachable!("it was looked at"),
             },
             _ => self.let_in(),
@@ -93,7 +93,7 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
         limit: impl Into<Limit>,
     ) -> Option<Result<Slot<T, E>, SlotError<E>>> {
         let entry = match &mut self.asked {
-            Asked::Queues(permit) => permit.wait_timeout(limit)?.map(Entry::Permit),
+            Asked::Queues(permit) => permit.wait_timeout(limit)?.map(SlotPermit::Permit),
             _ => self.let_in(),
         };
         Some(self.enter(entry))
@@ -109,18 +109,18 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
     }
 
     /// The entry that it has without waiting.
-    fn let_in(&mut self) -> Result<Entry, LockError> {
+    fn let_in(&mut self) -> Result<SlotPermit, LockError> {
         let Asked::Fast = self.asked else { return Err(LockError::Taken) };
         self.asked = Asked::Taken;
-        Ok(Entry::Fast)
+        Ok(SlotPermit::Fast)
     }
 
-    fn enter(&mut self, entry: Result<Entry, LockError>) -> Result<Slot<T, E>, SlotError<E>> {
+    fn enter(&mut self, entry: Result<SlotPermit, LockError>) -> Result<Slot<T, E>, SlotError<E>> {
         self.set_up(entry).inspect(|slot| slot.begin(self.lease))
     }
 
     /// The slot, before its lease.
-    fn set_up(&mut self, entry: Result<Entry, LockError>) -> Result<Slot<T, E>, SlotError<E>> {
+    fn set_up(&mut self, entry: Result<SlotPermit, LockError>) -> Result<Slot<T, E>, SlotError<E>> {
         match (entry, self.pool.take()) {
             (Ok(entry), Some(pool)) => pool.enter(entry),
             (Err(error), _) => Err(SlotError::NotAcquired(error)),
@@ -128,11 +128,11 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
         }
     }
 
-    fn poll_entry(&mut self, cx: &mut Context<'_>) -> Poll<Result<Entry, LockError>> {
+    fn poll_entry(&mut self, cx: &mut Context<'_>) -> Poll<Result<SlotPermit, LockError>> {
         match &mut self.asked {
             Asked::Queues(permit) => {
                 let permit = std::task::ready!(Pin::new(permit).poll(cx));
-                Poll::Ready(permit.map(Entry::Permit))
+                Poll::Ready(permit.map(SlotPermit::Permit))
             }
             _ => Poll::Ready(self.let_in()),
         }
@@ -156,7 +156,7 @@ impl<T: 'static, E: 'static> AcquireSlot<T, E> {
 impl<T: 'static, E: 'static> Drop for AcquireSlot<T, E> {
     fn drop(&mut self) {
         if let (Asked::Fast, Some(pool)) = (&self.asked, &self.pool) {
-            pool.shared.give_back(Some(Entry::Fast));
+            pool.shared.give_back(Some(SlotPermit::Fast));
         }
     }
 }

@@ -20,12 +20,12 @@ use crate::lock::Fence;
 #[must_use = "nothing is made before `build`"]
 pub struct SlotPoolBuilder<T: 'static = (), E: 'static = Infallible> {
     slots: usize,
-    common: Common,
+    common: SlotSettings,
     hooks: Hooks<T, E>,
 }
 
 #[derive(Default)]
-struct Common {
+struct SlotSettings {
     lease: Option<Duration>,
     clean_first: bool,
     timers: Option<Timers>,
@@ -58,7 +58,7 @@ impl SlotPoolBuilder {
     pub(super) fn new(slots: usize) -> Self {
         let set_up = SetUp::Plain(|| ());
         let hooks = Hooks { set_up, clean_up: None, reclaim: None, on_quarantine: None };
-        SlotPoolBuilder { slots, common: Common::default(), hooks }
+        SlotPoolBuilder { slots, common: SlotSettings::default(), hooks }
     }
 
     /// Makes a slot ready for each use, and the value that its user has: in the poll, or in the
@@ -212,7 +212,7 @@ impl<T: 'static, E: 'static> SlotPoolBuilder<T, E> {
     /// See [`SlotBuildError`].
     pub fn build(self) -> Result<SlotPool<T, E>, SlotBuildError> {
         let SlotPoolBuilder { slots, common, hooks } = self;
-        let Common { lease, clean_first, timers, helper } = common;
+        let SlotSettings { lease, clean_first, timers, helper } = common;
         let slots = size(slots)?;
         let shared = Shared::new(slots, timers, helper, clean_first);
         Ok(SlotPool { pool: Arc::new(Pool { shared, lease, hooks }) })

@@ -45,9 +45,9 @@ pub(super) trait Cuttable: Send + Sync {
 
 type Work<O> = Pin<Box<dyn Future<Output = O> + Send>>;
 
-struct Job<O>(Mutex<Held<O>>);
+struct SlotJob<O>(Mutex<JobState<O>>);
 
-struct Held<O> {
+struct JobState<O> {
     at: At<O>,
     /// It is to be dropped at its next await.
     cut: bool,
@@ -64,10 +64,10 @@ enum At<O> {
     Gone,
 }
 
-impl<O> Job<O> {
+impl<O> SlotJob<O> {
     fn new() -> Arc<Self> {
-        let held = Held { at: At::Taken, cut: false, waker: None, owed: None };
-        Arc::new(Job(Mutex::new(held)))
+        let held = JobState { at: At::Taken, cut: false, waker: None, owed: None };
+        Arc::new(SlotJob(Mutex::new(held)))
     }
 
     /// Polls a future that is taken. None: it was cut.
@@ -145,7 +145,7 @@ impl<O> Job<O> {
     }
 }
 
-impl<O> Cuttable for Job<O> {
+impl<O> Cuttable for SlotJob<O> {
     fn cut(&self) {
         let taken = {
             let mut held = self.0.lock();
@@ -180,10 +180,10 @@ impl<O> Cuttable for Job<O> {
     }
 }
 
-type Outcome<R, E> = Result<R, RunSlotError<R, E>>;
+type RunOutcome<R, E> = Result<R, RunSlotError<R, E>>;
 
 /// Makes the future of a job and its slot.
-type Begin<R, T, E> = Box<dyn FnOnce(Slot<T, E>) -> Work<Outcome<R, E>> + Send>;
+type Begin<R, T, E> = Box<dyn FnOnce(Slot<T, E>) -> Work<RunOutcome<R, E>> + Send>;
 
 /// A job that waits for a slot, or runs in one
 /// ([`SlotPool::run_async`](crate::SlotPool::run_async)): a `Future` on any runtime.
@@ -198,7 +198,7 @@ pub struct SlotRun<R, T: 'static = (), E: 'static = std::convert::Infallible> {
 
 enum Stage<R, T: 'static, E: 'static> {
     Asked(AcquireSlot<T, E>, Begin<R, T, E>),
-    Begun(Arc<Job<Outcome<R, E>>>),
+    Begun(Arc<SlotJob<RunOutcome<R, E>>>),
     Over,
 }
 
@@ -212,7 +212,7 @@ where
     where
         F: for<'a> AsyncTurn<&'a mut Slot<T, E>, R, Future: Send> + Send + 'static,
     {
-        let begin = move |mut slot: Slot<T, E>| -> Work<Outcome<R, E>> {
+        let begin = move |mut slot: Slot<T, E>| -> Work<RunOutcome<R, E>> {
             Box::pin(async move {
                 let came = match catch(|| job(&mut slot)) {
                     Ok(future) => caught(future, Future::poll).await,
@@ -234,7 +234,7 @@ where
 }
 
 impl<R: Send + 'static, T: 'static, E: Send + 'static> Future for SlotRun<R, T, E> {
-    type Output = Outcome<R, E>;
+    type Output = RunOutcome<R, E>;
 
     /// # Panics
     /// With the panic of the set-up or of the job; the slot is cleaned up, and given back.
@@ -253,7 +253,7 @@ impl<R: Send + 'static, T: 'static, E: Send + 'static> Future for SlotRun<R, T, 
                         return Poll::Ready(Err(RunSlotError::NotStarted(error)));
                     }
                     Poll::Ready(Ok(slot)) => {
-                        let job = Job::new();
+                        let job = SlotJob::new();
                         let own: Arc<dyn Cuttable> = job.clone();
                         slot.begin_job(asked.lease(), Arc::downgrade(&own));
                         let polled = job.poll_taken(begin(slot), cx);

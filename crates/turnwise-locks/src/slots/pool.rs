@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::builder::{SlotBuildError, size};
 use super::error::{SlotError, panicked};
-use super::shared::{Entry, Hold, Lease, Shared};
+use super::shared::{Lease, Shared, SlotHold, SlotPermit};
 use super::slot::Slot;
 use super::view::{PoolView, SlotId, SlotState};
 use crate::lock::Fence;
@@ -39,13 +39,13 @@ pub(super) struct Pool<T: 'static, E: 'static> {
 
 impl<T: 'static, E: 'static> Pool<T, E> {
     /// The holder of a permit gets a slot: on the thread that calls.
-    pub(super) fn enter(self: Arc<Self>, entry: Entry) -> Result<Slot<T, E>, SlotError<E>> {
+    pub(super) fn enter(self: Arc<Self>, entry: SlotPermit) -> Result<Slot<T, E>, SlotError<E>> {
         // Its hooks may go with it.
         let (this, taken) = owning(self, |this| this.take(entry));
         taken.map(|(hold, value)| Slot::new(this, hold, value))
     }
 
-    fn take(&self, entry: Entry) -> Result<(Hold, T), SlotError<E>> {
+    fn take(&self, entry: SlotPermit) -> Result<(SlotHold, T), SlotError<E>> {
         let since = self.shared.now();
         match &self.hooks.set_up {
             SetUp::Plain(value) if !self.shared.clean_first => {
@@ -118,7 +118,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     }
 
     /// The guard of a hold ends it. None: it has ended before.
-    pub(super) fn end(&self, hold: Hold, value: Option<T>) -> Option<Result<(), SlotError<E>>> {
+    pub(super) fn end(&self, hold: SlotHold, value: Option<T>) -> Option<Result<(), SlotError<E>>> {
         if self.hooks.clean_up.is_none() && !needs_drop::<T>() {
             let (lease, entry) = self.shared.end_clean(hold)?;
             Lease::ended(lease);
@@ -134,7 +134,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     }
 
     /// True if a hold is lost. If its lease is over, it is from now on.
-    pub(super) fn is_lost(self: &Arc<Self>, hold: Hold) -> bool {
+    pub(super) fn is_lost(self: &Arc<Self>, hold: SlotHold) -> bool {
         match self.shared.is_lost(hold) {
             Ok(lost) => lost,
             Err(due) => {
@@ -151,7 +151,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
     }
 
     /// A lease begins. False: the hold is lost.
-    pub(super) fn renew(self: &Arc<Self>, hold: Hold, lease: Duration) -> bool {
+    pub(super) fn renew(self: &Arc<Self>, hold: SlotHold, lease: Duration) -> bool {
         let now = self.shared.now();
         // With a lease too long for the clock, it never ends.
         let due = now.checked_add(lease);
@@ -172,7 +172,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
 
     /// A hold that has expired: its holder learns of it, its job is cut, its holder is ended, and
     /// the slot is cleaned up.
-    fn reclaim(self: Arc<Self>, hold: Hold, lease: Lease) {
+    fn reclaim(self: Arc<Self>, hold: SlotHold, lease: Lease) {
         let job = lease.lost();
         job.iter().for_each(|job| job.cut());
         let ended = catch(|| {
@@ -217,7 +217,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
 
 /// The lease of a hold is over, by its timer; it may have been renewed. Not on the thread of the
 /// timers.
-fn expire<T: 'static, E: 'static>(pool: &Weak<Pool<T, E>>, hold: Hold) {
+fn expire<T: 'static, E: 'static>(pool: &Weak<Pool<T, E>>, hold: SlotHold) {
     let Some(pool) = pool.upgrade() else { return };
     let now = pool.shared.now();
     if let Some(lease) = pool.shared.expire(hold, now) {

@@ -42,7 +42,7 @@ struct Cell {
     fence: u64,
     since: Duration,
     /// SLOTS-1.
-    entry: Option<Entry>,
+    entry: Option<SlotPermit>,
     /// It was never used, and is to be cleaned up before.
     unknown: bool,
     lease: Lease,
@@ -62,7 +62,7 @@ pub(super) struct Lease {
 }
 
 /// The permit that lets a holder in.
-pub(super) enum Entry {
+pub(super) enum SlotPermit {
     /// A permit that came without a turn.
     Fast,
     Permit(Permit),
@@ -70,7 +70,7 @@ pub(super) enum Entry {
 
 /// A hold: SLOTS-3.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hold {
+pub(super) struct SlotHold {
     pub(super) id: SlotId,
     pub(super) fence: u64,
 }
@@ -130,12 +130,12 @@ impl Numbers {
     }
 
     /// The cell of a hold that goes on.
-    fn held(&mut self, hold: Hold) -> Option<&mut Cell> {
+    fn held(&mut self, hold: SlotHold) -> Option<&mut Cell> {
         let cell = &mut self.cells[hold.id.index()];
         (cell.state == SlotState::Held && cell.fence == hold.fence).then_some(cell)
     }
 
-    fn free(&mut self, id: SlotId) -> Option<Entry> {
+    fn free(&mut self, id: SlotId) -> Option<SlotPermit> {
         let cell = &mut self.cells[id.index()];
         cell.state = SlotState::Free;
         let entry = cell.entry.take();
@@ -165,11 +165,11 @@ impl Shared {
     }
 
     /// Gives back the permit that let a holder in. Not under the lock.
-    pub(super) fn give_back(&self, entry: Option<Entry>) {
+    pub(super) fn give_back(&self, entry: Option<SlotPermit>) {
         match entry {
             None => {}
-            Some(Entry::Fast) => self.permits.put(),
-            Some(Entry::Permit(permit)) => drop(permit),
+            Some(SlotPermit::Fast) => self.permits.put(),
+            Some(SlotPermit::Permit(permit)) => drop(permit),
         }
     }
 
@@ -179,7 +179,12 @@ impl Shared {
     }
 
     /// The lowest unused number, for a permit. True: it is to be cleaned up before.
-    pub(super) fn take(&self, entry: Entry, state: SlotState, since: Duration) -> (Hold, bool) {
+    pub(super) fn take(
+        &self,
+        entry: SlotPermit,
+        state: SlotState,
+        since: Duration,
+    ) -> (SlotHold, bool) {
         let mut numbers = self.numbers.lock();
         let Some(number) = numbers.free.take() else {
             unreachable!("there is a free number for each permit (S1)")
@@ -192,16 +197,16 @@ impl Shared {
         cell.since = since;
         cell.entry = Some(entry);
         let unknown = std::mem::replace(&mut cell.unknown, false);
-        (Hold { id: SlotId(number as u32), fence }, unknown)
+        (SlotHold { id: SlotId(number as u32), fence }, unknown)
     }
 
     /// A slot that was set up has its user now.
-    pub(super) fn stay(&self, hold: Hold) {
+    pub(super) fn stay(&self, hold: SlotHold) {
         self.numbers.lock().cells[hold.id.index()].state = SlotState::Held;
     }
 
     /// A hold is that of a job, which is cut when its lease is over.
-    pub(super) fn attach(&self, hold: Hold, job: Weak<dyn Cuttable>) {
+    pub(super) fn attach(&self, hold: SlotHold, job: Weak<dyn Cuttable>) {
         if let Some(cell) = self.numbers.lock().held(hold) {
             cell.lease.job = Some(job);
         }
@@ -209,7 +214,7 @@ impl Shared {
 
     /// SLOTS-3: the end of a hold, or None if it has ended before. The caller that gets it has to
     /// clean up.
-    pub(super) fn end(&self, hold: Hold) -> Option<Option<Lease>> {
+    pub(super) fn end(&self, hold: SlotHold) -> Option<Option<Lease>> {
         let mut numbers = self.numbers.lock();
         let cell = numbers.held(hold)?;
         cell.state = SlotState::CleanUp;
@@ -218,7 +223,7 @@ impl Shared {
 
     /// The end of a hold of a slot that needs no clean-up: its number is free.
     /// What let the holder in is to be [given back](Self::give_back).
-    pub(super) fn end_clean(&self, hold: Hold) -> Option<(Option<Lease>, Option<Entry>)> {
+    pub(super) fn end_clean(&self, hold: SlotHold) -> Option<(Option<Lease>, Option<SlotPermit>)> {
         let mut numbers = self.numbers.lock();
         let lease = numbers.held(hold)?.lease.take();
         Some((lease, numbers.free(hold.id)))
@@ -226,7 +231,7 @@ impl Shared {
 
     /// SLOTS-3: the end of a hold whose lease is over. The caller that gets it reclaims, and cleans
     /// up.
-    pub(super) fn expire(&self, hold: Hold, now: Duration) -> Option<Lease> {
+    pub(super) fn expire(&self, hold: SlotHold, now: Duration) -> Option<Lease> {
         let mut numbers = self.numbers.lock();
         let cell = numbers.held(hold).filter(|cell| cell.lease.is_over(now))?;
         cell.state = SlotState::Reclaim;
@@ -281,7 +286,7 @@ impl Shared {
     }
 
     /// True if it is not held by this hold any more. An error: it is, until then.
-    pub(super) fn is_lost(&self, hold: Hold) -> Result<bool, Duration> {
+    pub(super) fn is_lost(&self, hold: SlotHold) -> Result<bool, Duration> {
         let mut numbers = self.numbers.lock();
         match numbers.held(hold) {
             None => Ok(true),
@@ -290,7 +295,7 @@ impl Shared {
     }
 
     /// A future that is ready when a hold is lost.
-    pub(super) fn lost(&self, hold: Hold) -> Lost {
+    pub(super) fn lost(&self, hold: SlotHold) -> Lost {
         let fresh = HoldState::new();
         let hold_state = {
             let mut numbers = self.numbers.lock();
@@ -309,7 +314,12 @@ impl Shared {
 
     /// A lease begins: it ends then. None: the hold is lost, or its lease is over. Else the version
     /// of the lease, for [`armed`](Self::armed).
-    pub(super) fn lease(&self, hold: Hold, now: Duration, due: Option<Duration>) -> Option<u64> {
+    pub(super) fn lease(
+        &self,
+        hold: SlotHold,
+        now: Duration,
+        due: Option<Duration>,
+    ) -> Option<u64> {
         let (version, before) = {
             let mut numbers = self.numbers.lock();
             let cell = numbers.held(hold).filter(|cell| !cell.lease.is_over(now))?;
@@ -322,7 +332,7 @@ impl Shared {
     }
 
     /// The last one that sets a lease has its timer.
-    pub(super) fn armed(&self, hold: Hold, version: u64, timer: Timer) {
+    pub(super) fn armed(&self, hold: SlotHold, version: u64, timer: Timer) {
         let unneeded = {
             let mut numbers = self.numbers.lock();
             match numbers.held(hold).filter(|cell| cell.lease.version == version) {
@@ -333,7 +343,7 @@ impl Shared {
         cancel(unneeded);
     }
 
-    pub(super) fn remaining(&self, hold: Hold) -> Option<Duration> {
+    pub(super) fn remaining(&self, hold: SlotHold) -> Option<Duration> {
         let due = self.numbers.lock().held(hold)?.lease.due?;
         Some(due.saturating_sub(self.now()))
     }

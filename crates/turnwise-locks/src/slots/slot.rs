@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::error::SlotError;
 use super::job::Cuttable;
 use super::pool::Pool;
-use super::shared::Hold;
+use super::shared::SlotHold;
 use super::view::SlotId;
 use crate::lock::{Call, Fence, Lost, ReleaseError};
 
@@ -26,14 +26,14 @@ use crate::lock::{Call, Fence, Lost, ReleaseError};
 #[must_use = "dropping it gives it back"]
 pub struct Slot<T: 'static = (), E: 'static = std::convert::Infallible> {
     pool: Arc<Pool<T, E>>,
-    hold: Hold,
+    hold: SlotHold,
     /// Until its end.
     value: Option<T>,
     ended: bool,
 }
 
 impl<T: 'static, E: 'static> Slot<T, E> {
-    pub(super) fn new(pool: Arc<Pool<T, E>>, hold: Hold, value: T) -> Self {
+    pub(super) fn new(pool: Arc<Pool<T, E>>, hold: SlotHold, value: T) -> Self {
         Slot { pool, hold, value: Some(value), ended: false }
     }
 
@@ -160,7 +160,7 @@ impl<T: 'static, E: 'static> DerefMut for Slot<T, E> {
 
 impl<T: 'static, E: 'static> fmt::Debug for Slot<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Hold { id, fence } = self.hold;
+        let SlotHold { id, fence } = self.hold;
         f.debug_struct("Slot").field("id", &id).field("fence", &fence).finish_non_exhaustive()
     }
 }

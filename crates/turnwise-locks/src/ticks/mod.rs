@@ -79,14 +79,14 @@ struct Shared {
 /// The jobs and their last ticks.
 struct Book {
     /// A name that is held elsewhere, too, is that of a job that runs or is attended.
-    jobs: HashMap<Arc<str>, Job>,
+    jobs: HashMap<Arc<str>, JobRecord>,
     /// The highest tick that was forgotten (TICKS-3).
     floor: Option<u64>,
     /// At this number it is looked through for jobs that can be forgotten.
     sweep_at: usize,
 }
 
-struct Job {
+struct JobRecord {
     /// The last tick that was taken.
     last: Option<u64>,
     /// Runs under way.
@@ -339,7 +339,7 @@ impl Shared {
         let mut book = self.book.lock();
         match book.jobs.get(job) {
             Some(known) if Some(number) <= known.last => return Err(Other::Taken),
-            Some(&Job { last: Some(last), running }) if running > 0 && !self.overlap => {
+            Some(&JobRecord { last: Some(last), running }) if running > 0 && !self.overlap => {
                 return Err(Other::Runs(TickNumber(last)));
             }
             None if Some(number) <= book.floor => return Err(Other::Taken),
@@ -361,7 +361,7 @@ impl Book {
             return name.clone();
         }
         let name: Arc<str> = Arc::from(job);
-        self.jobs.insert(name.clone(), Job { last: self.floor, running: 0 });
+        self.jobs.insert(name.clone(), JobRecord { last: self.floor, running: 0 });
         if self.jobs.len() >= self.sweep_at {
             self.sweep(now);
         }

@@ -27,10 +27,10 @@ impl fmt::Display for TickNumber {
 /// assert_eq!(nightly.tick_at(2 * 24 * hour + 2 * hour), TickNumber(1));
 /// ```
 #[derive(Clone)]
-pub struct Schedule(Kind);
+pub struct Schedule(ScheduleKind);
 
 #[derive(Clone)]
-enum Kind {
+enum ScheduleKind {
     Every { step: Duration, offset: Duration },
     Own(Arc<dyn Fn(Duration) -> (u64, Duration) + Send + Sync>),
 }
@@ -43,7 +43,7 @@ impl Schedule {
     #[track_caller]
     pub fn every(step: Duration) -> Schedule {
         assert!(!step.is_zero(), "the time between two ticks must not be zero");
-        Schedule(Kind::Every { step, offset: Duration::ZERO })
+        Schedule(ScheduleKind::Every { step, offset: Duration::ZERO })
     }
 
     /// Tick 0 begins so long after the epoch, and all others with it; all time before is of tick 0,
@@ -62,8 +62,8 @@ impl Schedule {
     #[must_use]
     pub fn offset(self, offset: Duration) -> Schedule {
         Schedule(match self.0 {
-            Kind::Every { step, .. } => {
-                Kind::Every { step, offset: duration(offset.as_nanos() % step.as_nanos()) }
+            ScheduleKind::Every { step, .. } => {
+                ScheduleKind::Every { step, offset: duration(offset.as_nanos() % step.as_nanos()) }
             }
             own => own,
         })
@@ -90,7 +90,7 @@ impl Schedule {
     /// assert_eq!(twice.tick_at(Duration::from_secs(75)), TickNumber(3));
     /// ```
     pub fn from_fn(cut: impl Fn(Duration) -> (u64, Duration) + Send + Sync + 'static) -> Schedule {
-        Schedule(Kind::Own(Arc::new(cut)))
+        Schedule(ScheduleKind::Own(Arc::new(cut)))
     }
 
     /// The tick of this time since the epoch.
@@ -119,8 +119,8 @@ impl Schedule {
     /// [of one's own](Self::from_fn).
     pub fn period(&self) -> Option<(Duration, Duration)> {
         match self.0 {
-            Kind::Every { step, offset } => Some((step, offset)),
-            Kind::Own(_) => None,
+            ScheduleKind::Every { step, offset } => Some((step, offset)),
+            ScheduleKind::Own(_) => None,
         }
     }
 
@@ -135,13 +135,13 @@ impl Schedule {
     /// The tick, and when the next one begins.
     pub(super) fn look(&self, time: Duration) -> (u64, Duration) {
         match &self.0 {
-            Kind::Every { step, offset } => {
+            ScheduleKind::Every { step, offset } => {
                 let number = time.saturating_sub(*offset).as_nanos() / step.as_nanos();
                 let next = duration((number + 1).saturating_mul(step.as_nanos()));
                 let next = next.saturating_add(*offset);
                 (u64::try_from(number).unwrap_or(u64::MAX), next)
             }
-            Kind::Own(cut) => cut(time),
+            ScheduleKind::Own(cut) => cut(time),
         }
     }
 }
@@ -154,12 +154,12 @@ fn duration(nanos: u128) -> Duration {
 impl fmt::Debug for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Every { step, offset } => f
+            ScheduleKind::Every { step, offset } => f
                 .debug_struct("Schedule")
                 .field("step", step)
                 .field("offset", offset)
                 .finish_non_exhaustive(),
-            Kind::Own(_) => f.debug_struct("Schedule").finish_non_exhaustive(),
+            ScheduleKind::Own(_) => f.debug_struct("Schedule").finish_non_exhaustive(),
         }
     }
 }
