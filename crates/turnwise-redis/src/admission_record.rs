@@ -52,8 +52,8 @@ use crate::step::{Notice, Standing, Token};
 
 /// A row of an admission. Times are microseconds of the store's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Row {
-    Head(Head),
+pub(crate) enum StoredRow {
+    Head(AdmissionHead),
     Entry(Entry),
     Admitted(String),
     /// The end of the lease, and the applicant.
@@ -66,7 +66,7 @@ pub(crate) enum Row {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct AdmissionHead {
     /// The number of places. 0: none was stated yet.
     pub(crate) limit: u64,
     closed: bool,
@@ -149,14 +149,14 @@ pub(crate) fn reads(act: &AdmissionAct) -> Vec<String> {
 
 /// Executes a step at this time.
 pub(crate) fn step(
-    rows: &mut dyn Rows<Row>,
+    rows: &mut dyn Rows<StoredRow>,
     now: u64,
     step: &AdmissionStep,
     notices: &mut Vec<Notice>,
 ) -> AdmissionAnswer {
     let head = match rows.get(HEAD) {
-        Some(Row::Head(head)) => head,
-        _ => Head::default(),
+        Some(StoredRow::Head(head)) => head,
+        _ => AdmissionHead::default(),
     };
     if head.limit != 0 && head.limit != step.limit {
         return AdmissionAnswer::Differs { limit: head.limit };
@@ -166,7 +166,7 @@ pub(crate) fn step(
     admission.settle();
     let answer = admission.act(step);
     if admission.head != before {
-        let head = Row::Head(admission.head);
+        let head = StoredRow::Head(admission.head);
         rows.put(HEAD.to_owned(), head);
     }
     answer
@@ -174,9 +174,9 @@ pub(crate) fn step(
 
 /// An admission, during a step.
 struct AdmissionRows<'a> {
-    rows: &'a mut dyn Rows<Row>,
+    rows: &'a mut dyn Rows<StoredRow>,
     now: u64,
-    head: Head,
+    head: AdmissionHead,
     notices: &'a mut Vec<Notice>,
 }
 
@@ -221,17 +221,19 @@ impl AdmissionRows<'_> {
 
     fn entry(&mut self, applicant: &str) -> Option<Entry> {
         match self.rows.get(&entry_key(applicant))? {
-            Row::Entry(entry) => Some(entry),
+            StoredRow::Entry(entry) => Some(entry),
             _ => None,
         }
     }
 
     fn set(&mut self, applicant: &str, token: Token, state: PlaceState) {
-        self.rows.put(entry_key(applicant), Row::Entry(Entry { token, state }));
+        self.rows.put(entry_key(applicant), StoredRow::Entry(Entry { token, state }));
     }
 
     fn row(&mut self, number: u64) -> Option<AdmissionRow> {
-        let Row::Admitted(applicant) = self.rows.get(&admitted_key(number))? else { return None };
+        let StoredRow::Admitted(applicant) = self.rows.get(&admitted_key(number))? else {
+            return None;
+        };
         let PlaceState::Row { place, fence, row } = self.entry(&applicant)?.state else {
             return None;
         };
@@ -245,7 +247,7 @@ impl AdmissionRows<'_> {
     fn settle(&mut self) {
         while self.head.lease.is_some_and(|until| until <= self.now) {
             let first = self.rows.first("l:", 1).pop();
-            if let Some((_, Row::Lease(until, applicant))) = first {
+            if let Some((_, StoredRow::Lease(until, applicant))) = first {
                 self.ends(until, &applicant);
                 self.gives_back(&applicant);
             } else {
@@ -256,7 +258,7 @@ impl AdmissionRows<'_> {
         while closed || self.has_place() {
             let Some(position) = self.head.queue.pop() else { return };
             let key = queue_key(position);
-            let Some(Row::Queue(applicant)) = self.rows.get(&key) else { continue };
+            let Some(StoredRow::Queue(applicant)) = self.rows.get(&key) else { continue };
             self.rows.remove(&key);
             let Some(Entry { token, state }) = self.entry(&applicant) else { continue };
             self.rows.remove(&entry_key(&applicant));
@@ -279,7 +281,7 @@ impl AdmissionRows<'_> {
         self.head.fence = self.now.max(self.head.fence + 1);
         if self.head.back > 0 {
             self.head.back -= 1;
-            if let Some((key, Row::Back(place))) = self.rows.first("b:", 1).pop() {
+            if let Some((key, StoredRow::Back(place))) = self.rows.first("b:", 1).pop() {
                 self.rows.remove(&key);
                 return (place, self.head.fence);
             }
@@ -299,7 +301,7 @@ impl AdmissionRows<'_> {
     fn begins(&mut self, until: u64, applicant: &str) {
         self.head.reserved += 1;
         self.head.lease = Some(self.head.lease.map_or(until, |lease| lease.min(until)));
-        let lease = Row::Lease(until, applicant.to_owned());
+        let lease = StoredRow::Lease(until, applicant.to_owned());
         self.rows.put(lease_key(until, applicant), lease);
     }
 
@@ -308,7 +310,7 @@ impl AdmissionRows<'_> {
         self.head.reserved -= 1;
         self.rows.remove(&lease_key(until, applicant));
         self.head.lease = match self.rows.first("l:", 1).pop() {
-            Some((_, Row::Lease(until, _))) => Some(until),
+            Some((_, StoredRow::Lease(until, _))) => Some(until),
             _ => None,
         };
     }
@@ -318,7 +320,7 @@ impl AdmissionRows<'_> {
         if let Some(Entry { state: PlaceState::Reserved { place, .. }, .. }) = self.entry(applicant)
         {
             self.rows.remove(&entry_key(applicant));
-            self.rows.put(back_key(place), Row::Back(place));
+            self.rows.put(back_key(place), StoredRow::Back(place));
             self.head.back += 1;
         }
     }
@@ -343,7 +345,7 @@ impl AdmissionRows<'_> {
         alive: Option<Duration>,
     ) -> AdmissionAnswer {
         let Claim { token, applicant } = claim;
-        if let Some(Row::Gone(until)) = self.rows.get(&gone_key(token))
+        if let Some(StoredRow::Gone(until)) = self.rows.get(&gone_key(token))
             && until > self.now
         {
             return AdmissionAnswer::Gone;
@@ -400,7 +402,7 @@ impl AdmissionRows<'_> {
             Some(Entry { state: PlaceState::Queued { position, .. }, .. }) => position,
             _ => {
                 let position = self.head.queue.push();
-                self.rows.put(queue_key(position), Row::Queue(applicant.clone()));
+                self.rows.put(queue_key(position), StoredRow::Queue(applicant.clone()));
                 self.set(applicant, token.clone(), PlaceState::Queued { alive, position });
                 position
             }
@@ -430,7 +432,7 @@ impl AdmissionRows<'_> {
         }
         self.set(applicant, token.clone(), PlaceState::Row { place, fence, row: row.to_vec() });
         let key = admitted_key(self.head.admitted);
-        self.rows.put(key, Row::Admitted(applicant.clone()));
+        self.rows.put(key, StoredRow::Admitted(applicant.clone()));
         self.head.admitted += 1;
         AdmissionAnswer::Admitted { place, fence }
     }
@@ -496,17 +498,17 @@ impl AdmissionRows<'_> {
     /// Refuses a token from now on. Two of those that are no longer on their way are forgotten.
     fn is_gone(&mut self, token: &Token) {
         let until = self.now.saturating_add(micros(REMEMBERED));
-        self.rows.put(gone_key(token), Row::Gone(until));
+        self.rows.put(gone_key(token), StoredRow::Gone(until));
         let expiry = format!("f:{until:016x}:{}", token.as_str());
-        self.rows.put(expiry, Row::Expiry(until, token.clone()));
+        self.rows.put(expiry, StoredRow::Expiry(until, token.clone()));
         for (expiry, row) in self.rows.first("f:", 2) {
-            let Row::Expiry(until, token) = row else { continue };
+            let StoredRow::Expiry(until, token) = row else { continue };
             if until > self.now {
                 return;
             }
             self.rows.remove(&expiry);
             let key = gone_key(&token);
-            if matches!(self.rows.get(&key), Some(Row::Gone(until)) if until <= self.now) {
+            if matches!(self.rows.get(&key), Some(StoredRow::Gone(until)) if until <= self.now) {
                 self.rows.remove(&key);
             }
         }

@@ -107,14 +107,14 @@ type Asking<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 /// The state of a request.
 enum RequestState<T, E> {
     /// The caller polls it.
-    Here(Here<T, E>),
+    Here(PolledRequest<T, E>),
     /// The client's thread runs it.
     There(Reply<Result<T, E>>, AbortHandle),
     Answered(Result<T, E>),
     Over,
 }
 
-struct Here<T, E> {
+struct PolledRequest<T, E> {
     asking: Asking<T, E>,
     caller: Caller,
     since: Instant,
@@ -234,7 +234,7 @@ impl<T: Send + 'static, E: Send + 'static> RequestState<T, E> {
     /// Polls an attempt of this caller, in the caller's runtime. Returns false if it has moved or
     /// completed.
     fn poll_here(&mut self, cx: &mut Context<'_>) -> bool {
-        let RequestState::Here(Here { asking, caller, .. }) = self else { return false };
+        let RequestState::Here(PolledRequest { asking, caller, .. }) = self else { return false };
         caller.signal.waker().clone_from(cx.waker());
         caller.signal.is_due.store(false, Relaxed);
         let waker = Waker::from(caller.signal.clone());
@@ -247,14 +247,14 @@ impl<T: Send + 'static, E: Send + 'static> RequestState<T, E> {
     }
 
     fn may_block(&self, may: bool) {
-        if let RequestState::Here(Here { caller, .. }) = self {
+        if let RequestState::Here(PolledRequest { caller, .. }) = self {
             caller.signal.may_block.store(may, Relaxed);
         }
     }
 
     fn moves(&mut self) {
         *self = match std::mem::replace(self, RequestState::Over) {
-            RequestState::Here(Here { asking, caller, listed, .. }) => {
+            RequestState::Here(PolledRequest { asking, caller, listed, .. }) => {
                 caller.signal.has_moved.store(true, Relaxed);
                 RequestState::there(&listed.home, asking)
             }
@@ -265,7 +265,7 @@ impl<T: Send + 'static, E: Send + 'static> RequestState<T, E> {
     /// Moves it to the client's thread if it is due, or older than this. Returns the waker of the
     /// task that waits for it.
     fn moves_if_due(&mut self, old: Duration) -> Option<Waker> {
-        let RequestState::Here(Here { caller, since, .. }) = self else { return None };
+        let RequestState::Here(PolledRequest { caller, since, .. }) = self else { return None };
         if !caller.signal.is_due.load(Relaxed) && since.elapsed() <= old {
             return None;
         }
@@ -290,7 +290,7 @@ impl<T: Send + 'static, E: From<AskError> + Send + 'static> Attempt<T, E> {
         let number = callers.next;
         callers.next += 1;
         let listed = Listed { home: home.clone(), number };
-        let here = Here { asking, caller, since, listed };
+        let here = PolledRequest { asking, caller, since, listed };
         let state = Arc::new(Mutex::new(RequestState::Here(here)));
         let adopted: Arc<dyn Adopted> = state.clone();
         callers.here.insert(number, Arc::downgrade(&adopted));

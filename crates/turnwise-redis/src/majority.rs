@@ -40,7 +40,7 @@ use crate::step::Step;
 use crate::store::Store;
 use crate::tenure::{Lost, Tenure};
 use crate::time::{Moment, after};
-use vote::{Asking, Gathered, Node, Request, Rest, Shared, Vote, attempt, valid};
+use vote::{Asking, Gathered, Rest, Shared, Vote, VoteRequest, Voter, attempt, valid};
 
 /// Locks held by a majority of three, five or seven independent servers. Clones share the same
 /// client.
@@ -338,7 +338,7 @@ impl MajorityBuilder {
         let quarantine = self.quarantine.unwrap_or(self.each.leased());
         let answer = self.each.answer();
         let (clients, handles) = self.each.over_all(stores).map_err(MajorityError::Client)?;
-        let node = |client| Node { client, known: Mutex::default() };
+        let node = |client| Voter { client, known: Mutex::default() };
         let nodes = clients.into_iter().map(node).collect();
         let shared = Arc::new(Shared { nodes, quarantine, answer });
         match shared.nodes[0].client.reply(meet(shared.clone())).wait() {
@@ -389,7 +389,7 @@ async fn acquire(
         let Gathered { all, counted } = match attempt(&shared, &key, lease, until).await {
             Ok((request, fence, sent)) => {
                 let renewed = wanted.lease.is_none();
-                let held = Held::begin(request, name, fence, sent, lease, renewed);
+                let held = MajorityHold::begin(request, name, fence, sent, lease, renewed);
                 return Ok(MajorityGuard { held: Some(held), handles: None });
             }
             Err(gathered) => gathered,
@@ -429,24 +429,24 @@ async fn acquire(
 }
 
 /// A hold, until it ends.
-struct Held {
-    request: Request,
+struct MajorityHold {
+    request: VoteRequest,
     name: Arc<str>,
     fence: Fence,
     tenure: Arc<Tenure>,
 }
 
-impl Held {
+impl MajorityHold {
     fn begin(
-        request: Request,
+        request: VoteRequest,
         name: Arc<str>,
         fence: u64,
         sent: Moment,
         lease: Duration,
         renewed: bool,
-    ) -> Arc<Held> {
+    ) -> Arc<MajorityHold> {
         let io = request.ask.shared.nodes[0].client.io.clone();
-        let held = Arc::new(Held {
+        let held = Arc::new(MajorityHold {
             request,
             name,
             fence: Fence::from_number(fence),
@@ -458,7 +458,7 @@ impl Held {
 }
 
 /// Confirms a hold anew each third of its lease, and marks it as lost when it is over.
-async fn keep(held: Weak<Held>, lease: Duration, sent: Moment) {
+async fn keep(held: Weak<MajorityHold>, lease: Duration, sent: Moment) {
     let mut next = sent.and(lease / 3).timer();
     loop {
         let Some(strong) = held.upgrade() else { return };
@@ -506,13 +506,13 @@ async fn keep(held: Weak<Held>, lease: Duration, sent: Moment) {
 #[must_use = "dropping it releases the lock"]
 pub struct MajorityGuard {
     /// `Some` until it is released.
-    held: Option<Arc<Held>>,
+    held: Option<Arc<MajorityHold>>,
     /// Dropped after the hold. `None` until the guard is handed out.
     handles: Option<Handles>,
 }
 
 impl MajorityGuard {
-    fn held(&self) -> &Arc<Held> {
+    fn held(&self) -> &Arc<MajorityHold> {
         self.held.as_ref().expect("a guard has its hold until it is released")
     }
 
@@ -561,7 +561,7 @@ impl MajorityGuard {
     }
 }
 
-async fn release(held: Arc<Held>) -> Result<(), ReleaseError> {
+async fn release(held: Arc<MajorityHold>) -> Result<(), ReleaseError> {
     let (fence, was_lost) = (held.fence, held.tenure.is_lost());
     let shared = held.request.ask.shared.clone();
     let coming = held.request.leave();

@@ -334,11 +334,11 @@ pub(crate) struct Share(Arc<Request>);
 impl Share {
     /// Ends the last share of a request. Returns the step that reports the end to the store, unless
     /// that was done. Returns `Err` if others ask or hold.
-    pub(crate) fn leaves(self) -> Result<Option<(Op, Tells)>, Shared> {
+    pub(crate) fn leaves(self) -> Result<Option<(Op, Tells)>, StillShared> {
         if let Some(owner) = &self.owner {
             let mut requests = self.client.requests();
             if self.shares.load(Relaxed) > 1 {
-                return Err(Shared);
+                return Err(StillShared);
             }
             let ours = |request: &Weak<Request>| request.as_ptr() == Arc::as_ptr(&self.0);
             if requests.owners.get(owner).is_some_and(ours) {
@@ -350,7 +350,7 @@ impl Share {
 }
 
 /// Others ask or hold by a request.
-pub(crate) struct Shared;
+pub(crate) struct StillShared;
 
 impl Drop for Share {
     fn drop(&mut self) {

@@ -43,7 +43,7 @@ pub struct RedisStore {
     /// The time limit of an answer, and of a connection attempt.
     patience: Duration,
     listeners: Arc<Listeners>,
-    links: Mutex<HashMap<(runtime::Id, Node), Slot>>,
+    links: Mutex<HashMap<(runtime::Id, Node), LinkSlot>>,
     wires: Wires,
     nodes: Mutex<Nodes>,
     /// True if a cluster is refused.
@@ -59,7 +59,7 @@ pub struct RedisStore {
 const REDIRECTIONS: u32 = 5;
 
 /// The connection of a runtime to a node. The lock ensures that one task opens it.
-type Slot = Arc<tokio::sync::Mutex<Option<Link>>>;
+type LinkSlot = Arc<tokio::sync::Mutex<Option<Link>>>;
 
 #[derive(Clone)]
 struct Link {
@@ -222,7 +222,7 @@ impl RedisStore {
     }
 
     /// Returns the slot of a runtime and a node.
-    fn slot(&self, of: &(runtime::Id, Node)) -> Slot {
+    fn slot(&self, of: &(runtime::Id, Node)) -> LinkSlot {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = links.get(of) {
             return slot.clone();

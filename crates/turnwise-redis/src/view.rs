@@ -32,7 +32,7 @@ pub struct Value(RowValue);
 enum RowValue {
     /// A lock, slots or a job, and until when it is known.
     Record(Record, u64),
-    Admission(admission::Row),
+    Admission(admission::StoredRow),
     Mailbox(MailboxRow),
 }
 
@@ -99,7 +99,7 @@ trait RowKind: Sized {
     fn of(value: &RowValue) -> Option<&Self>;
 }
 
-impl RowKind for admission::Row {
+impl RowKind for admission::StoredRow {
     fn keep(self) -> RowValue {
         RowValue::Admission(self)
     }

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission_record::{HEAD, Row};
+use admission_record::{HEAD, StoredRow};
 use step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionStep, Claim, Standing, Token};
 
 /// Times are short: a lease is two ticks of the clock, a queue entry one.
@@ -92,7 +92,7 @@ struct Client {
 struct World {
     now: u64,
     limit: u64,
-    admission: BTreeMap<Arc<str>, Arc<Row>>,
+    admission: BTreeMap<Arc<str>, Arc<StoredRow>>,
     clients: Vec<Client>,
     /// Copies that no client waits for. They may arrive at any time.
     late: BTreeSet<(usize, Message)>,
@@ -127,7 +127,7 @@ fn ticks(count: u64) -> Duration {
 }
 
 fn step(
-    admission: &mut BTreeMap<Arc<str>, Arc<Row>>,
+    admission: &mut BTreeMap<Arc<str>, Arc<StoredRow>>,
     now: u64,
     limit: u64,
     act: AdmissionAct,
@@ -155,7 +155,7 @@ impl World {
     }
 
     fn set_limit(&mut self, limit: u64) {
-        if let Some(Row::Head(head)) = self.admission.get_mut(HEAD).map(Arc::make_mut) {
+        if let Some(StoredRow::Head(head)) = self.admission.get_mut(HEAD).map(Arc::make_mut) {
             head.limit = limit;
         }
     }

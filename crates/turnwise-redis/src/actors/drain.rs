@@ -21,7 +21,7 @@ use turnwise::{Actor, Reply, promise};
 use super::ask;
 use super::error::MessageError;
 use super::inbox::{MailboxHold, Shard};
-use super::kind::{Drains, Kind, NotDone, Settings, converted, panicked};
+use super::kind::{Drains, Kind, KindSettings, NotDone, converted, panicked};
 use crate::business::UnderWay;
 use crate::client::Client;
 use crate::step::{
@@ -458,7 +458,7 @@ where
 
 /// Asks the successor to go on with a mailbox, and releases it.
 async fn hand_over(
-    settings: &Settings,
+    settings: &KindSettings,
     held: &mut Held,
     successor: &dyn AnySuccessor,
     drained: &mut Drained,

@@ -100,13 +100,13 @@ pub struct ActorsBuilder<S> {
     names: HashMap<TypeId, String>,
     runs: HashMap<String, Run<S>>,
     twice: Option<ActorsError>,
-    settings: Settings,
+    settings: KindSettings,
     shards: u32,
     executor: Option<Arc<dyn Executor>>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Settings {
+pub(super) struct KindSettings {
     pub(super) attempts: u32,
     pub(super) pause: Duration,
     pub(super) keep: Duration,
@@ -116,7 +116,7 @@ pub(super) struct Settings {
     pub(super) drains: Drains,
 }
 
-impl Settings {
+impl KindSettings {
     /// Returns the pause before the next attempt after this many failures. `None`: there is none.
     pub(super) fn again(&self, failed: u32) -> Option<Duration> {
         if failed >= self.attempts {
@@ -149,7 +149,7 @@ pub(super) struct Kind<S> {
     pub(super) shards: Vec<Shard>,
     names: HashMap<TypeId, String>,
     runs: HashMap<String, Run<S>>,
-    pub(super) settings: Settings,
+    pub(super) settings: KindSettings,
     /// The actors that run messages here.
     pub(super) actors: Spawner<S>,
     /// Actors whose turns are the drains.
@@ -168,7 +168,7 @@ where
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
     pub(crate) fn new(client: Owned, name: &str) -> Self {
-        let settings = Settings {
+        let settings = KindSettings {
             attempts: 3,
             pause: Duration::from_secs(1),
             keep: Duration::from_secs(600),
@@ -406,12 +406,16 @@ where
         match settings {
             _ if runs.is_empty() => return Err(ActorsError::NoMessages),
             _ if shards == 0 || shards > MOST_SHARDS => return Err(ActorsError::Shards(shards)),
-            Settings { attempts: 0, .. } => return Err(ActorsError::NoAttempts),
-            Settings { most, .. } if most == 0 || most > MOST_AT_ONCE => {
+            KindSettings { attempts: 0, .. } => return Err(ActorsError::NoAttempts),
+            KindSettings { most, .. } if most == 0 || most > MOST_AT_ONCE => {
                 return Err(ActorsError::Batch(most));
             }
-            Settings { lease, .. } if lease < SHORTEST => return Err(ActorsError::LeaseTooShort),
-            Settings { keep, .. } if keep < SHORTEST_KEPT => return Err(ActorsError::KeptTooShort),
+            KindSettings { lease, .. } if lease < SHORTEST => {
+                return Err(ActorsError::LeaseTooShort);
+            }
+            KindSettings { keep, .. } if keep < SHORTEST_KEPT => {
+                return Err(ActorsError::KeptTooShort);
+            }
             _ => {}
         }
         name::check(&name)?;

@@ -14,12 +14,12 @@ use crate::time::{Moment, after};
 
 /// State shared by clones.
 pub(super) struct Shared {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<Voter>,
     pub(super) quarantine: Duration,
     pub(super) answer: Duration,
 }
 
-pub(super) struct Node {
+pub(super) struct Voter {
     pub(super) client: Arc<Client>,
     /// The known life of its server, and until when the node stays away.
     pub(super) known: Mutex<Option<(String, Instant)>>,
@@ -36,7 +36,7 @@ impl Shared {
 
     /// Returns an earlier node that is the same server.
     pub(super) fn twin(&self, node: usize) -> Option<usize> {
-        let run = |node: &Node| node.lock().as_ref().map(|(run, _)| run.clone());
+        let run = |node: &Voter| node.lock().as_ref().map(|(run, _)| run.clone());
         let this = run(&self.nodes[node])?;
         self.nodes[..node].iter().position(|other| run(other).as_ref() == Some(&this))
     }
@@ -64,7 +64,7 @@ impl Shared {
     }
 }
 
-impl Node {
+impl Voter {
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Option<(String, Instant)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -186,13 +186,13 @@ impl Coming {
 }
 
 /// An attempt, or a hold. The last reference reports the end to all nodes.
-pub(super) struct Request {
+pub(super) struct VoteRequest {
     pub(super) ask: Asking,
     pub(super) token: Token,
     told: AtomicBool,
 }
 
-impl Request {
+impl VoteRequest {
     pub(super) fn leave(&self) -> Coming {
         self.told.store(true, Relaxed);
         let until = self.ask.shared.nodes[0].client.patience();
@@ -207,7 +207,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for VoteRequest {
     fn drop(&mut self) {
         if !self.told.load(Relaxed) {
             drop(self.leave());
@@ -221,10 +221,10 @@ pub(super) async fn attempt(
     key: &str,
     lease: Duration,
     until: Instant,
-) -> Result<(Request, u64, Moment), Gathered> {
+) -> Result<(VoteRequest, u64, Moment), Gathered> {
     let ask = Asking { shared: shared.clone(), key: key.to_owned(), under_way: shared.counts() };
     let token = shared.nodes[0].client.token();
-    let request = Request { ask, token: token.clone(), told: AtomicBool::new(false) };
+    let request = VoteRequest { ask, token: token.clone(), told: AtomicBool::new(false) };
     let limit = || after(shared.answer.min(lease)).min(until);
 
     let end = limit();
