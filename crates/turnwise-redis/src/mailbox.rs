@@ -123,7 +123,7 @@ pub(crate) enum Id {
     Waiting(u64, StoredMessage),
     Delayed(u64),
     Ended {
-        outcome: Outcome,
+        outcome: KeptOutcome,
         /// The time until which that is known.
         until: u64,
         /// The place of the dead letter, while there is one: it is known.
@@ -132,7 +132,7 @@ pub(crate) enum Id {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Outcome {
+pub(crate) enum KeptOutcome {
     Done(Vec<u8>),
     Dead(String),
     Withdrawn,
@@ -146,12 +146,12 @@ pub(crate) struct Dead {
     error: String,
 }
 
-impl From<Outcome> for Progress {
-    fn from(outcome: Outcome) -> Self {
+impl From<KeptOutcome> for Progress {
+    fn from(outcome: KeptOutcome) -> Self {
         match outcome {
-            Outcome::Done(reply) => Progress::Done(reply),
-            Outcome::Dead(error) => Progress::Dead { error },
-            Outcome::Withdrawn => Progress::Withdrawn,
+            KeptOutcome::Done(reply) => Progress::Done(reply),
+            KeptOutcome::Dead(error) => Progress::Dead { error },
+            KeptOutcome::Withdrawn => Progress::Withdrawn,
         }
     }
 }
@@ -672,7 +672,7 @@ impl ShardStep<'_> {
         self.head.deaths += 1;
         self.head.dead += 1;
         let (place, error) = (self.head.deaths, error.to_owned());
-        self.ended(open.actor, &message, Outcome::Dead(error.clone()), keep, Some(place));
+        self.ended(open.actor, &message, KeptOutcome::Dead(error.clone()), keep, Some(place));
         let dead = Dead { actor: open.actor.to_owned(), message, attempts, error };
         self.rows.put(letter_key(place), MailboxRow::Dead(dead));
     }
@@ -704,7 +704,7 @@ impl ShardStep<'_> {
         &mut self,
         actor: &str,
         message: &StoredMessage,
-        outcome: Outcome,
+        outcome: KeptOutcome,
         keep: Duration,
         letter: Option<u64>,
     ) {
@@ -716,7 +716,7 @@ impl ShardStep<'_> {
         &mut self,
         actor: &str,
         id: &str,
-        outcome: Outcome,
+        outcome: KeptOutcome,
         keep: Duration,
         letter: Option<u64>,
     ) {
@@ -770,7 +770,7 @@ impl ShardStep<'_> {
         }
         for reply in done {
             let Some(message) = self.pop(open) else { break };
-            self.ended(actor, &message, Outcome::Done(reply.clone()), *keep, None);
+            self.ended(actor, &message, KeptOutcome::Done(reply.clone()), *keep, None);
         }
         if let Some(state) = state {
             self.rows.put(state_key(actor), MailboxRow::State(state.clone()));
@@ -892,7 +892,7 @@ impl ShardStep<'_> {
         if progress != Progress::Unknown && open.mailbox.messages.is_empty() {
             self.due_later(open);
         }
-        self.keep_outcome(open.actor, message, Outcome::Withdrawn, keep, None);
+        self.keep_outcome(open.actor, message, KeptOutcome::Withdrawn, keep, None);
         Progress::Withdrawn
     }
 
