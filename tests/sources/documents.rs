@@ -4,7 +4,8 @@
 //!   `docs/performance.md`;
 //! - each `docs/charts/NAME.md` is `NAME.svg` as a link that needs no file beside it, because
 //!   rustdoc's pages have none;
-//! - `DESIGN.md` has the steps of the table in `src/mailbox/word.rs`, in its order.
+//! - `DESIGN.md` has the steps of the table in `src/mailbox/word.rs`, in its order;
+//! - `README.md` is a page, and says how to run and test a clone.
 //!
 //! `BLESS=1 cargo test --all-features --test sources` writes the pictures again.
 
@@ -136,4 +137,14 @@ fn the_design_has_every_step_of_the_word() {
     let word = fs::read_to_string(root.join("src/mailbox/word.rs")).unwrap();
     assert!(steps(&word).len() > 10);
     assert_eq!(steps(&design), steps(&word));
+}
+
+#[test]
+fn the_readme_is_a_page_and_names_both_commands() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    assert!(readme.lines().count() <= 110, "{}", readme.lines().count());
+    for command in ["cargo run --release -p wordcount ", "cargo test "] {
+        assert!(readme.lines().any(|line| line.starts_with(command)), "{command}");
+    }
 }
