@@ -64,8 +64,8 @@
 //!   meets: by its entry, or, if that is out, by a hint. A thread's outermost drain gives way at
 //!   the end of its batch if its list has an entry. To run an entry or a hint is to take the
 //!   mailbox over. A thread schedules its list if it is about to block inside a turn, or if a drain
-//!   that is waited for, or is on top of a turn, goes on after a batch. A caller that waits on top
-//!   of a turn runs a pending mailbox up to its own message and no further.
+//!   that is waited for, or is on top of a turn, goes on after some batches. A caller that waits on
+//!   top of a turn runs a pending mailbox up to its own message and no further.
 //! - **MAILBOX-10, last handle.** Dropping it raises ORPHAN; the owner ends the actor and gives the
 //!   handles' reference up, and nothing touches the mailbox after that but its entry, if that is
 //!   out: the last reference leaves the memory to it. No handle is made from a count of 0. What the

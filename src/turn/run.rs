@@ -22,9 +22,9 @@
 //!
 //! A thread's outermost drain gives way at the end of a batch, and at an await that was woken
 //! already, if this thread's list has an entry (MAILBOX-9): it leaves its own mailbox at the list's
-//! end, or to its executor. One that a caller waits for, or that is on top of a turn, hands the
-//! list off and goes on. What is in the batch was sent before what its turns have sent, so the
-//! order of sending is kept. No mailbox is run between the turns of another.
+//! end, or to its executor. One that a caller waits for, or that is on top of a turn, goes on, and
+//! hands the list off after some batches. What is in the batch was sent before what its turns have
+//! sent, so the order of sending is kept. No mailbox is run between the turns of another.
 
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Observed;
@@ -45,6 +45,10 @@ use crate::thread::list::{defer, hand_off};
 use crate::thread::schedule::{enrolls, goes_on, hand_over, hands_off};
 use crate::turn::envelope::awaited::restart_after;
 
+/// The batches for which a drain that cannot give way keeps what its turns have sent: another
+/// thread costs more than a few.
+const KEPT: u32 = 16;
+
 struct Drive<'a> {
     local: &'a Local,
     /// It stands for the mailbox only while the owner is lent to it ([`Frame::lend`]). What lets
@@ -56,6 +60,8 @@ struct Drive<'a> {
     in_hand: Option<(Taken, bool)>,
     /// This thread is inside no other turn.
     outermost: bool,
+    /// The batches after which this thread's list was kept, since it was handed off.
+    kept: u32,
     /// Nothing is done for a message but its turn.
     plain: bool,
     /// The batch, if the actor is observed.
@@ -163,7 +169,9 @@ fn drive_with(
         let config = owner.header().config();
         let (plain, in_hand) = (config.is_plain(), None);
         let observed = config.is_observed().then(Observed::default);
-        let mut drive = Drive { local, frame, row, meter, in_hand, outermost, plain, observed };
+        let kept = 0;
+        let mut drive =
+            Drive { local, frame, row, meter, in_hand, outermost, kept, plain, observed };
         frame.lend(&mut owner, |owner| before(&mut drive, owner));
         drive.run(owner);
     });
@@ -266,14 +274,19 @@ impl Drive<'_> {
     }
 
     /// The way to leave, if this thread must let others go first, now that the batch is at its end,
-    /// or its turn waits. A drain that goes on hands them off: what it runs may wait for them.
+    /// or its turn waits. A drain that goes on for long hands them off: what it runs may wait for
+    /// them.
     fn gives_way(&mut self, owner: &Owner) -> Option<Leave> {
         let leave = self.is_over(owner);
         if leave.is_some() || !self.local.owes_anything() {
             return leave;
         }
         if !self.outermost || self.meter.is_waiting() && !fallback::is_closed() {
-            hand_off(self.local);
+            self.kept += 1;
+            if self.kept == KEPT {
+                self.kept = 0;
+                hand_off(self.local);
+            }
             return None;
         }
         self.local.owes().then_some(Leave::Defer)
