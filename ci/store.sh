@@ -10,17 +10,22 @@ for program in redis-server redis-cli faketime; do
 done
 
 # Most of its tests wait, for leases and for servers that are slow or gone: many at once. Beside them
-# run the searches, which compute, as far as they leave a processor free; those of clients with fewer
-# seeds, as little is optimized.
+# run the searches, which compute, as far as they leave a processor free, and all at once: few of
+# them use two. Those of clients have fewer seeds, as little is optimized.
 searches="--test client_search $(tests stress-tests/search)"
 cargo test "${release[@]}" --no-run --test stores $searches
-searched=$(mktemp)
-trap 'rm -f "$searched"' EXIT
-SEEDS=500 nice -n 19 cargo test "${release[@]}" --no-fail-fast $searches >"$searched" 2>&1 &
-pid=$!
+searched=$(mktemp -d)
+trap 'rm -rf "$searched"' EXIT
+pids=()
+for search in ${searches//--test/}; do
+    SEEDS=500 nice -n 19 cargo test "${release[@]}" --test "$search" >"$searched/$search" 2>&1 &
+    pids+=($!)
+done
 RUST_TEST_THREADS=12 cargo test "${release[@]}" --test stores || status=$?
-wait "$pid" || status=$?
-cat "$searched"
+for pid in "${pids[@]}"; do
+    wait "$pid" || status=$?
+done
+cat "$searched"/*
 [ "$status" -eq 0 ]
 cargo test --locked -p turnwise-redis --features sqlite,tls --doc
 programs
