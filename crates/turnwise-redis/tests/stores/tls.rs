@@ -1,12 +1,11 @@
 //! Servers over TLS: certificates, notices, and servers that come back.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Server, until};
+use crate::support::{Server, free_port, until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use turnwise_redis::{ConnectError, Majority, Remote, RemoteBuilder, StoreError, Tls};
 
@@ -43,7 +42,7 @@ struct Secure {
 impl Secure {
     /// Starts one for `localhost`, which requires certificates of clients or does not.
     fn start(authority: &Authority, asks: bool) -> Secure {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let folder = format!("turnwise-tls-{}-{port}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         fs::create_dir_all(&folder).unwrap();

@@ -1,9 +1,8 @@
 //! A cluster of three nodes, each of which is a server of its own.
 
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use super::{Server, until};
+use super::{Server, free_port, until};
 
 pub struct Cluster {
     pub nodes: Vec<Server>,
@@ -55,7 +54,7 @@ impl Cluster {
 
 /// Starts a node, and returns it with the port that other nodes use.
 fn node() -> (Server, u16) {
-    let bus = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let bus = free_port();
     let node = ["--save", "", "--cluster-enabled", "yes", "--cluster-node-timeout", "500"];
     let at_once = ["--repl-diskless-sync-delay", "0"];
     (Server::with(&[&node[..], &at_once, &["--cluster-port", &bus.to_string()]].concat()), bus)

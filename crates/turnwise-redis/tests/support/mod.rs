@@ -68,7 +68,7 @@ impl Server {
         let name = format!("turnwise-redis-{}-{number}", std::process::id());
         let folder = scratch().join(name);
         fs::create_dir_all(&folder).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         let environment = environment.iter().map(owned).collect();
@@ -142,6 +142,20 @@ impl Drop for Server {
 pub fn signal_to(child: &Child, signal: nix::sys::signal::Signal) {
     let id = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
     nix::sys::signal::kill(id, signal).unwrap();
+}
+
+/// A port for a server, which no other test of this process gets, and which is below those that the
+/// system gives to connections: it is free also when the server comes back.
+pub fn free_port() -> u16 {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number =
+            NUMBER.fetch_add(1, Relaxed).wrapping_add(std::process::id().wrapping_mul(977));
+        let port = 12_000 + (number % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// The folder where servers and stores write: in memory, if the system has that. These tests kill

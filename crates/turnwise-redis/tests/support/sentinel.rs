@@ -1,11 +1,11 @@
 //! A Sentinel, which watches servers.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use super::{scratch, until};
+use super::{free_port, scratch, until};
 
 pub struct Sentinel {
     pub port: u16,
@@ -16,7 +16,7 @@ pub struct Sentinel {
 impl Sentinel {
     /// Starts one with these settings besides its address.
     pub fn start(settings: &str) -> Sentinel {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let file = scratch().join(format!("turnwise-sentinel-{}-{port}.conf", std::process::id()));
         fs::write(&file, format!("port {port}\nbind 127.0.0.1\n{settings}\n")).unwrap();
         let mut command = Command::new("redis-server");
