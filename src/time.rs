@@ -117,6 +117,13 @@ pub enum Limit {
     Within(Duration),
 }
 
+impl Limit {
+    /// A time of zero is [`Immediate`](Self::Immediate), also if it was not made from a `Duration`.
+    pub(crate) fn normal(self) -> Self {
+        if let Limit::Within(limit) = self { limit.into() } else { self }
+    }
+}
+
 impl From<Duration> for Limit {
     fn from(limit: Duration) -> Self {
         if limit.is_zero() { Limit::Immediate } else { Limit::Within(limit) }
@@ -134,9 +141,9 @@ pub(crate) struct Cutoff<'a> {
 impl<'a> Cutoff<'a> {
     /// A limit too large for the clock is no limit.
     pub(crate) fn new(clock: &'a dyn Clock, limit: Limit) -> Self {
-        let at = match limit {
+        let at = match limit.normal() {
             Limit::Unlimited => None,
-            Limit::Immediate | Limit::Within(Duration::ZERO) => Some(Duration::ZERO),
+            Limit::Immediate => Some(Duration::ZERO),
             Limit::Within(limit) => clock.now().checked_add(limit),
         };
         Cutoff { clock, at }

@@ -42,7 +42,6 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use super::registry::{Member, SystemShared};
 use super::system::System;
@@ -104,7 +103,7 @@ pub(super) fn shut_down(
     let mut course = Course::new(shared.clone());
     course.enter(None)?;
     course.seal();
-    if matches!(limit, Limit::Immediate | Limit::Within(Duration::ZERO)) {
+    if limit.normal() == Limit::Immediate {
         let idle = course.close(false);
         course.stop(true);
         end_all(idle, || false);

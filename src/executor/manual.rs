@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::cell::executor::{Drain, Executor};
 use crate::enrolled::Enrolled;
@@ -256,9 +255,9 @@ impl DrainQueue {
     /// assert_eq!(queue.run_for(Duration::from_millis(1)), 0);
     /// ```
     pub fn run_for(&self, limit: impl Into<Limit>) -> usize {
-        let deadline = match limit.into() {
+        let deadline = match Limit::normal(limit.into()) {
             // One look: what waits now, and nothing that comes meanwhile.
-            Limit::Immediate | Limit::Within(Duration::ZERO) => {
+            Limit::Immediate => {
                 let look = self.shared.state.lock().begin_look();
                 let run = || self.run_next(|state| state.next_of_look(look));
                 return std::iter::from_fn(|| run().then_some(())).count();
