@@ -10,9 +10,9 @@ target=${CARGO_TARGET_DIR:-target}
 # The executors. Without `tracing`, with which each message is compiled twice.
 executors=(--features "turnwise/rayon turnwise/tokio")
 
-# Programs and tests of the release profile are of one build: all packages but the large programs, all
-# features but `tracing`. With fewer packages or features, cargo compiles what they depend on once
-# more. No time is measured there, so only what computes is optimized, and that a little:
+# Programs and tests of the release profile are of one build: all packages but the large programs,
+# all features but `tracing`. With fewer packages or features, cargo compiles what they depend on
+# once more. No time is measured there, so only what computes is optimized, and that a little:
 # schedules, searches, counts of words.
 profile=(--locked --release
     --config profile.release.debug=false

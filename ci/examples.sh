@@ -4,8 +4,8 @@
 #   ci/examples.sh             all of them
 #   ci/examples.sh raffle      one of: build small top wordcount pipeline contention raffle
 #
-# Those of the release profile are built together, which takes minutes the first time. The long ones are in
-# ci/apps.sh.
+# Those of the release profile are built together, which takes minutes the first time. The long ones
+# are in ci/apps.sh.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 

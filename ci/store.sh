@@ -10,8 +10,8 @@ for program in redis-server redis-cli faketime; do
 done
 
 # Most of its tests wait, for leases and for servers that are slow or gone: many at once. Beside them
-# run the searches, which compute, as far as they leave a processor free, and all at once: few of
-# them use two. Those of clients have fewer seeds, as little is optimized.
+# run the searches, which compute, as far as they leave a processor free; all at once, as most of
+# them use one processor at a time. Clients have fewer seeds, as little is optimized.
 searches="--test client_search $(tests stress-tests/search)"
 cargo test "${release[@]}" --no-run --test stores $searches
 searched=$(mktemp -d)

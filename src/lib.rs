@@ -1,7 +1,6 @@
 // Where the README's links lead in rustdoc: the first definition of a name is the one that holds.
 //! [architecture]: https://github.com/turnwise/turnwise/blob/main/ARCHITECTURE.md
 //! [compare]: https://github.com/turnwise/turnwise/blob/main/COMPARE.md
-//! [cookbook]: crate::guide::cookbook
 //! [contributing]: https://github.com/turnwise/turnwise/blob/main/CONTRIBUTING.md
 //! [design]: https://github.com/turnwise/turnwise/blob/main/DESIGN.md
 //! [examples]: https://github.com/turnwise/turnwise/blob/main/examples/README.md

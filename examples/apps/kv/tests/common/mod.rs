@@ -160,7 +160,7 @@ pub(crate) fn skipped(test: &str, why: &str) {
     let needed = std::env::var_os("KV_NEEDS_REDIS").is_some();
     assert!(!needed, "{why}");
     let line = format!("\nSKIPPED: {test}: {why}. apt-get install redis-server redis-tools\n");
-    io::stderr().write_all(line.as_bytes()).expect("one is answered");
+    io::stderr().write_all(line.as_bytes()).expect("standard error is open");
 }
 
 /// A connection.
