@@ -215,21 +215,21 @@ impl Subject {
     }
 
     /// Waits for the lock, holds it for this time, and releases it, repeatedly until that moment.
-    /// Returns the number of holds.
+    /// Returns the number of holds, and their time.
     pub(crate) async fn turns(
         &self,
         name: &str,
         hold: Duration,
         value: &str,
         until: Instant,
-    ) -> Result<u64, Failure> {
-        let mut grants = 0;
+    ) -> Result<(u64, Duration), Failure> {
+        let (mut grants, mut held) = (0, Duration::ZERO);
         while Instant::now() < until {
             match &self.way {
                 Way::Ours(locks) => {
                     let limits = Limits::wait(WAIT).lease(LEASE);
                     let guard = locks.lock_within(name, limits).await?;
-                    tokio::time::sleep(hold).await;
+                    held += passed(hold).await;
                     guard.release().await?;
                 }
                 Way::Hand { to, delete } => {
@@ -237,24 +237,31 @@ impl Subject {
                     while !set(&mut to, name, value, LEASE).await? {
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
-                    tokio::time::sleep(hold).await;
+                    held += passed(hold).await;
                     let _: u32 = delete.key(name).arg(value).invoke_async(&mut to).await?;
                 }
                 Way::Blocks { .. } => return Err("it blocks".into()),
                 Way::Rslock(manager) => {
                     let guard = manager.acquire(name, LEASE).await.map_err(failure)?;
-                    tokio::time::sleep(hold).await;
+                    held += passed(hold).await;
                     guard.release().await;
                 }
             }
             grants += 1;
         }
-        Ok(grants)
+        Ok((grants, held))
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
+}
+
+/// Waits for this time. Returns the time that it took.
+async fn passed(time: Duration) -> Duration {
+    let begun = Instant::now();
+    tokio::time::sleep(time).await;
+    begun.elapsed()
 }
 
 fn failure(error: rslock::LockError) -> Failure {

@@ -68,21 +68,23 @@ pub(crate) fn work(work: &Work) -> Result<(), Failure> {
     let values: Vec<_> = (0..work.crowd.waiters).map(|waiter| format!("{me} {waiter}")).collect();
     let turns = values.iter().map(|value| subject.turns(&work.name, hold, value, until));
     let grants = subject.runtime().block_on(try_join_all(turns))?;
-    let grants: u64 = grants.into_iter().sum();
-    println!("{grants}");
+    let held: Duration = grants.iter().map(|(_, held)| held).sum();
+    let grants: u64 = grants.iter().map(|(grants, _)| grants).sum();
+    println!("{grants} {}", held.as_secs_f64());
     Ok(())
 }
 
-/// Measures all ways, round by round.
+/// Measures all ways, round by round: grants, commands for each, the fewest of a process beside the
+/// most, and the part of the time in which the lock was held.
 pub(crate) fn crowds(url: &str, rounds: u32, crowd: &Crowd) -> Result<(), Failure> {
     let runtime = runtime()?;
     let mut to = runtime.block_on(connection(url))?;
-    let mut rows = vec![(Vec::new(), Vec::new(), Vec::new()); Kind::CROWDS.len()];
+    let mut rows = vec![(Vec::new(), Vec::new(), Vec::new(), Vec::new()); Kind::CROWDS.len()];
     for round in 0..rounds {
         for (kind, row) in Kind::CROWDS.into_iter().zip(&mut rows) {
             let name = format!("crowd {} {round}", kind.name());
             let (began, before) = (Instant::now(), runtime.block_on(count(&mut to, kind))?);
-            let mut grants = 0;
+            let (mut grants, mut held) = (0, 0.0);
             let mut each = Vec::new();
             for mut child in spawn(kind, url, &name, crowd)? {
                 let mut text = String::new();
@@ -92,16 +94,20 @@ pub(crate) fn crowds(url: &str, rounds: u32, crowd: &Crowd) -> Result<(), Failur
                 if !child.wait()?.success() {
                     return Err("a process of the crowd has failed".into());
                 }
-                let own: u64 = text.trim().parse()?;
+                let (own, time) = text.trim().split_once(' ').ok_or("a process said nothing")?;
+                let own: u64 = own.parse()?;
                 grants += own;
+                held += time.parse::<f64>()?;
                 each.push(own);
             }
+            let took = began.elapsed().as_secs_f64();
             let commands = runtime.block_on(count(&mut to, kind))? - before;
-            row.0.push(grants as f64 / began.elapsed().as_secs_f64());
+            row.0.push(grants as f64 / took);
             row.1.push(commands as f64 / grants as f64);
             let least = each.iter().min().copied().unwrap_or(0);
             let most = each.iter().max().copied().unwrap_or(0);
             row.2.push(least as f64 / most as f64);
+            row.3.push(held / took);
         }
     }
     let Crowd { processes, waiters, hold, seconds } = crowd;
@@ -109,12 +115,18 @@ pub(crate) fn crowds(url: &str, rounds: u32, crowd: &Crowd) -> Result<(), Failur
         "{processes} processes with {waiters} waiters on one lock, held for {hold} ms; \
          median of {rounds} rounds of {seconds} s"
     );
-    println!("  {:<28} {:>9} {:>7} {:>9} {:>12}", "", "grants/s", "", "commands", "least / most");
+    println!(
+        "  {:<28} {:>9} {:>7} {:>9} {:>12} {:>6}",
+        "", "grants/s", "", "commands", "least / most", "held"
+    );
     let first = rows.first().map(|row| row.0.clone()).unwrap_or_default();
-    for (kind, (grants, commands, fair)) in Kind::CROWDS.into_iter().zip(rows) {
+    for (kind, (grants, commands, fair, held)) in Kind::CROWDS.into_iter().zip(rows) {
         let ratio = median(grants.iter().zip(&first).map(|(own, first)| own / first).collect());
-        let (grants, commands, fair) = (median(grants), median(commands), median(fair));
-        println!("  {:<28} {grants:>9.1} {ratio:>7.2} {commands:>9.1} {fair:>12.2}", kind.title());
+        let [grants, commands, fair, held] = [grants, commands, fair, held].map(median);
+        println!(
+            "  {:<28} {grants:>9.1} {ratio:>7.2} {commands:>9.1} {fair:>12.2} {held:>6.2}",
+            kind.title()
+        );
     }
     Ok(())
 }
