@@ -323,7 +323,7 @@ impl<S: Send + 'static> Actor<S> {
 
     /// Takes no new messages and runs none of those that wait: each goes to the undelivered hook,
     /// its asker is [refused](AskError::Refused). The turn that is running ends in its own time.
-    /// False if it was stopped already. Lock-free; never waits.
+    /// False if it was stopped already, or has ended. Lock-free; never waits.
     ///
     /// # Examples
     /// ```

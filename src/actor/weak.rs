@@ -47,7 +47,8 @@ impl<S> WeakActor<S> {
 
 impl<S: Send + 'static> WeakActor<S> {
     /// Stops the actor, as [`Actor::stop`] does, also if all handles have gone and it is only
-    /// running what was left. False if it was stopped already. Lock-free; never waits.
+    /// running what was left. False if it was stopped already, or has ended. Lock-free; never
+    /// waits.
     ///
     /// # Examples
     /// ```

@@ -323,15 +323,9 @@ impl Header {
         self.flags.load(Relaxed) & flag != 0
     }
 
-    /// Raises STOP, without a cause; true if this call did it.
+    /// Raises STOP, without a cause to show; true if this call did it.
     pub(crate) fn raise_stop(&self) -> bool {
-        // Ordering: Relaxed. A stop on request has no cause to show.
-        let first = self.flags.fetch_or(STOP, Relaxed) & STOP == 0;
-        announce_stop();
-        if first {
-            self.report(&Event::Stopped(&StopCause::Requested));
-        }
-        first
+        self.stop_with(STOP, &StopCause::Requested)
     }
 
     /// Says that turns which may wait are sent to this actor. Before the first is pushed.
@@ -450,13 +444,18 @@ impl Header {
     /// Raises STOP and says why, unless it is raised already: the first one counts.
     pub(crate) fn stop_because(&self, cause: StopCause) {
         let cause = self.ext_made().told.lock().cause.get_or_insert(cause).clone();
-        // One step, so that a stop on request is before it or after it. The first guess is that no
-        // bit is set.
+        self.stop_with(STOP | TOLD, &cause);
+    }
+
+    /// Raises STOP, unless it is raised already, or the actor has ended; true if this call did it.
+    fn stop_with(&self, flags: u64, cause: &StopCause) -> bool {
+        // One step, so that a stop is before or after the end, and one on request before or after
+        // one with a cause. The first guess is that no bit is set.
         let (mut now, mut first) = (0, false);
-        while now & STOP == 0 {
+        while now & (STOP | ENDED) == 0 {
             // Ordering: Release, writer side of CAUSE. A failure is only the guess of the next
             // attempt.
-            match self.flags.compare_exchange(now, now | STOP | TOLD, Release, Relaxed) {
+            match self.flags.compare_exchange(now, now | flags, Release, Relaxed) {
                 Ok(_) => {
                     first = true;
                     break;
@@ -468,8 +467,9 @@ impl Header {
         // owner must see its own stop at once.
         announce_stop();
         if first {
-            self.report(&Event::Stopped(&cause));
+            self.report(&Event::Stopped(cause));
         }
+        first
     }
 }
 

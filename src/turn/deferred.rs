@@ -11,7 +11,7 @@ use super::run::{drive, within_budget};
 use super::run_list::{run_list, settle, take_posted};
 use crate::budget::{Meter, Until};
 use crate::cell::executor::Drain;
-use crate::cell::header::{AWAITS, STOP};
+use crate::cell::header::{AWAITS, ENDED, STOP};
 use crate::cell::owner::{Owed, Owner};
 use crate::cell::refs::{Queued, Ref};
 use crate::error::StopCause;
@@ -178,7 +178,7 @@ fn dropped_unrun(drain: &mut Drain) {
 #[must_use = "the mailbox has to be drained, or left to others"]
 pub(crate) fn cut_stopped(cell: &Ref) -> Option<Owner> {
     let header = cell.header();
-    debug_assert!(header.has(STOP));
+    debug_assert!(header.has(STOP | ENDED));
     if !header.has(AWAITS) {
         return None;
     }

@@ -480,8 +480,11 @@ impl Model {
                 this.tell(Event::Said(first));
             }),
             Act::Stop(actor) => self.with_handle(*actor, |this| {
-                let first = this.boxes[*actor].stop.is_none();
-                this.boxes[*actor].stop.get_or_insert(StopCause::Requested);
+                let mailbox = &mut this.boxes[*actor];
+                let first = mailbox.stop.is_none() && !mailbox.ended;
+                if first {
+                    mailbox.stop = Some(StopCause::Requested);
+                }
                 this.close(*actor);
                 this.tell(Event::Said(first));
             }),

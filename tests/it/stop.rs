@@ -2,12 +2,12 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{
-    Gate, Held, Tally, block_on, closure, in_turn, must_end, quiet_panic, size, until,
+    Gate, Held, Tally, block_on, closure, in_turn, must_end, queued, quiet_panic, size, until,
 };
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, ActorName, AskError, EndCause, Reason, StopCause};
@@ -51,6 +51,51 @@ fn everything_after_stop_is_refused_with_the_cause() {
     assert_eq!(actor.with(|_| ()), Err(STOPPED));
     assert_eq!(actor.call(|_| ()).wait(), Err(STOPPED));
     assert!(actor.is_closed() && actor.is_idle());
+}
+
+#[test]
+fn an_actor_that_has_ended_is_stopped_no_more() {
+    let actor = Actor::new(0);
+    assert!(actor.close());
+    assert!(!actor.stop() && !actor.downgrade().stop());
+    assert_eq!(actor.stop_cause(), None);
+    assert_eq!(actor.send(|_| ()).unwrap_err().into_reason(), Reason::Closed);
+    let weak = Actor::new(0).downgrade();
+    assert!(!weak.stop(), "it ended with its last handle");
+    // Closed, and not at its end yet.
+    let (queue, actor) = queued(0);
+    let asked = actor.call(|n| *n);
+    assert!(actor.close() && actor.stop() && !actor.stop());
+    queue.run_until_idle();
+    assert_eq!(asked.wait(), Err(STOPPED));
+}
+
+#[test]
+fn a_stop_and_the_cause_of_the_end_agree() {
+    must_end(|| {
+        for _ in 0..if cfg!(miri) { 5 } else { 500 } {
+            let cause = Arc::new(Mutex::new(None));
+            let told = cause.clone();
+            let builder = Actor::builder().on_end(move |_, cause| {
+                *told.lock().unwrap() = Some(cause);
+            });
+            let actor = builder.spawn(()).unwrap();
+            let start = Barrier::new(2);
+            let stopped = thread::scope(|scope| {
+                let stops = scope.spawn(|| {
+                    start.wait();
+                    actor.stop()
+                });
+                start.wait();
+                actor.close();
+                stops.join().unwrap()
+            });
+            actor.ended().wait().unwrap();
+            let end = cause.lock().unwrap().take().and_then(EndCause::stop_cause);
+            assert_eq!(stopped, end.is_some());
+            assert_eq!(actor.stop_cause(), end);
+        }
+    });
 }
 
 #[test]
