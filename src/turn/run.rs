@@ -26,6 +26,8 @@
 //! hands the list off after some batches. What is in the batch was sent before what its turns have
 //! sent, so the order of sending is kept. No mailbox is run between the turns of another.
 
+use std::time::Duration;
+
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Observed;
 use crate::cell::header::{Header, Held, stops};
@@ -86,14 +88,14 @@ enum Halt {
     Left(Leave),
     /// A turn is pending.
     Suspended(TurnMut),
-    /// The list begins with the restart of an actor that has panicked, and so does another batch.
+    /// Another batch begins, with the restart of an actor that has panicked.
     Restarts,
 }
 
 /// The end of a run of turns in the middle of one.
 enum Broken {
-    /// It has panicked, and been dealt with. True: the list begins with a restart.
-    Panicked(bool),
+    /// It has panicked, and been dealt with. If the actor is to be restarted later: after how long.
+    Panicked(Option<Duration>),
     /// It is pending.
     Suspended(TurnMut),
 }
@@ -129,7 +131,8 @@ pub(super) fn drive_panicked(
 ) {
     drive_with(local, owner, meter, row, |drive, owner| {
         drive.in_hand = Some((taken, true));
-        drive.panicked(owner, payload);
+        let backoff = drive.panicked(owner, payload);
+        end_batch(None, owner, backoff);
     });
 }
 
@@ -148,12 +151,19 @@ pub(crate) fn run_alone<R>(
     }
     let ran = panic::catch(|| turn(owner));
     let backoff = ran.as_ref().err().and_then(|payload| owner.recover(payload, true));
-    if let Some(observed) = &mut observed {
-        observed.end(owner);
-    }
-    // What comes first is no part of the batch.
-    backoff.into_iter().for_each(|backoff| restart_after(owner, backoff));
+    end_batch(observed.as_mut(), owner, backoff);
     Some(ran)
+}
+
+/// Ends a batch, and has a restart that is due after it come first in the next one.
+#[inline]
+fn end_batch(observed: Option<&mut Observed>, owner: &mut Owner, mut backoff: Option<Duration>) {
+    if let Some(observed) = observed {
+        backoff = observed.end(owner, backoff);
+    }
+    if let Some(backoff) = backoff {
+        restart_after(owner, backoff);
+    }
 }
 
 #[inline(always)]
@@ -199,7 +209,7 @@ impl Drive<'_> {
 
     /// Runs the private list, and ends the batch with it.
     fn batch_of(&mut self, owner: &mut Owner) -> Halt {
-        let mut halt = Halt::Empty;
+        let (mut halt, mut backoff) = (Halt::Empty, None);
         // A mailbox that only has to be let go has no list.
         while owner.has_more() {
             // A turn that may wait borrows the state where it is (RESIDENT-1).
@@ -211,11 +221,11 @@ impl Drive<'_> {
                     break;
                 }
                 Err(Broken::Suspended(turn)) => return Halt::Suspended(turn),
-                Err(Broken::Panicked(true)) => {
-                    halt = Halt::Restarts;
+                Err(Broken::Panicked(after @ Some(_))) => {
+                    (halt, backoff) = (Halt::Restarts, after);
                     break;
                 }
-                Err(Broken::Panicked(false)) => {
+                Err(Broken::Panicked(None)) => {
                     if let Some(leave) = owner.has_more().then(|| self.is_over(owner)).flatten() {
                         halt = Halt::Left(leave);
                         break;
@@ -223,9 +233,7 @@ impl Drive<'_> {
                 }
             }
         }
-        if let Some(observed) = &mut self.observed {
-            observed.end(owner);
-        }
+        end_batch(self.observed.as_mut(), owner, backoff);
         halt
     }
 
@@ -444,14 +452,14 @@ impl Drive<'_> {
         unsafe { taken.free(self.row) };
     }
 
-    /// Deals with a panic. True if the list begins with a restart now.
+    /// Deals with a panic. If the actor is to be restarted later: after how long.
     #[cold]
-    fn panicked(&mut self, owner: &mut Owner, payload: Payload) -> bool {
+    fn panicked(&mut self, owner: &mut Owner, payload: Payload) -> Option<Duration> {
         let Some((taken, run)) = self.in_hand.take() else {
             // Nothing was in hand: a step of our own failed. The list and the word are as they
             // were.
             panic::discard(payload);
-            return false;
+            return None;
         };
         let mut backoff = None;
         // A message that panics while it is given back hurts nothing else: the actor is stopping
@@ -467,13 +475,10 @@ impl Drive<'_> {
         owner.count_turn();
         match backoff {
             None => self.free(taken),
-            // It has the turn's place, also in the budget.
-            Some(backoff) => {
-                self.forget(taken);
-                restart_after(owner, backoff);
-            }
+            // The restart has the turn's place, also in the budget.
+            Some(_) => self.forget(taken),
         }
-        backoff.is_some()
+        backoff
     }
 
     // Letting go.

@@ -599,6 +599,49 @@ fn a_hook_of_a_batch_that_panics_restarts_at_once() {
 }
 
 #[test]
+fn a_hook_that_panics_before_a_rest_adds_no_restart() {
+    must_end(|| {
+        let stage = Stage::new();
+        let hooked = |most| {
+            let builder = stage.builder(most).counted(true);
+            builder.on_batch_end(|state, _| {
+                if state.number == 0 {
+                    quiet_panic("no state to work with")
+                }
+            })
+        };
+        let turns: [fn(&Actor<State>); 2] = [
+            |actor| actor.send(oops).unwrap(),
+            |actor| {
+                let caught = std::panic::AssertUnwindSafe(|| actor.try_with(oops).is_ok());
+                assert!(std::panic::catch_unwind(caught).is_err());
+            },
+        ];
+        for turn in turns {
+            let before = stage.made();
+            let actor = hooked(3).spawn(State::default()).unwrap();
+            turn(&actor);
+            actor.send(run(1)).unwrap();
+            assert_eq!((stage.made(), stage.timers.len()), (before, 1), "it rests");
+            // Both panics count, and so does the rest of the later one.
+            assert_eq!((stage.pass(SECOND), stage.made()), (0, before));
+            assert_eq!(stage.pass(SECOND), 1);
+            assert_eq!(state(&actor), State { number: before + 1, ran: vec![1] });
+            assert_eq!(stage.made(), before + 1);
+            let stats = actor.snapshot().stats.unwrap();
+            assert_eq!((stats.panicked, stats.restarted), (2, 2));
+            assert!(stage.timers.is_empty() && !actor.is_closed());
+            // The second one is one too many.
+            let actor = hooked(1).spawn(State::default()).unwrap();
+            turn(&actor);
+            let cause = actor.stop_cause();
+            assert!(matches!(cause, Some(StopCause::GaveUp { restarts: 1, .. })), "{cause:?}");
+            assert_eq!((stage.made(), stage.timers.len()), (before + 1, 0));
+        }
+    });
+}
+
+#[test]
 fn actors_of_a_spawner_are_restarted_each() {
     must_end(|| {
         let (stage, queue) = (Stage::new(), DrainQueue::new());
