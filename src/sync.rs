@@ -149,7 +149,8 @@ pub(crate) mod hint {
         // The compiler's own intrinsic becomes a prefetch for reading unless it knows of a newer
         // processor.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: as above; a processor without this instruction does nothing instead.
+        // SAFETY: it moves a line between caches: no program can see that, whatever the address.
+        // A processor without this instruction does nothing instead.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) addr, options(nostack, preserves_flags));
         }

@@ -608,7 +608,7 @@ impl Owner {
     /// `guard` in its place.
     fn swap_guard(&self, guard: Option<Box<dyn Guard>>) -> Option<Box<dyn Guard>> {
         let fork = self.header().fork().filter(|_| self.has_ended())?;
-        // SAFETY: HEADER-4: the fork is there, and its guard is the owner's.
+        // SAFETY: HEADER-4: the fork is there, and an owner alone touches its guard.
         unsafe { fork.as_ref().guard.with_mut(|place| std::mem::replace(&mut *place, guard)) }
     }
 

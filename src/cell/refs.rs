@@ -256,9 +256,10 @@ pub(crate) struct Strong<S>(NonNull<Header>, PhantomData<fn(S) -> S>);
 const _: () = assert!(align_of::<Header>() > TAGS);
 
 // SAFETY: the state is touched by one thread at a time (HEADER-1) and sent from one to the next;
-// everything else in the cell is atomic, locked, or the owner's.
+// everything else in the cell is atomic or locked, or is touched by the mailbox's owner alone.
 unsafe impl<S: Send> Send for Strong<S> {}
-// SAFETY: as above; a shared handle can do nothing that an owned one cannot.
+// SAFETY: a thread that borrows a handle can clone it, and a clone may go to that thread: the state
+// is Send. No handle lends the state to two threads at a time (HEADER-1).
 unsafe impl<S: Send> Sync for Strong<S> {}
 
 /// A reference that a handle lends: it has no count of its own.

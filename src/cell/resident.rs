@@ -104,7 +104,7 @@ impl<'a, S> Place<'a, S> {
     /// `'a`. The state is there, and nothing else borrows it.
     #[inline(always)]
     pub(crate) unsafe fn of(env: *const ()) -> Self {
-        // SAFETY: it is the owner's.
+        // SAFETY: this thread owns the mailbox of that `Env` for `'a`, which is there as long.
         Place { env: unsafe { Env::at(env) }, of: PhantomData }
     }
 

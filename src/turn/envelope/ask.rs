@@ -96,8 +96,8 @@ impl<S: 'static, L: Message<S>> Answers for Ask<S, L> {
 
 impl<S, L: Message<S>> Drop for Ask<S, L> {
     fn drop(&mut self) {
-        // One that was withdrawn from its seat. In a node it is never dropped: it is run or
-        // discarded.
+        // One that was withdrawn as it waited for room. In a node it is never dropped: it is run
+        // or discarded.
         answer(self.answerer.take(), AskError::Abandoned(ActorName::ANY));
     }
 }

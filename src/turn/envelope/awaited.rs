@@ -346,8 +346,8 @@ impl<M: Suspends> Answers for Awaited<M> {
 
 impl<M: Suspends> Drop for Awaited<M> {
     fn drop(&mut self) {
-        // One that was withdrawn from its seat. In a node it is never dropped: it is run or
-        // discarded.
+        // One that was withdrawn as it waited for room. In a node it is never dropped: it is run
+        // or discarded.
         self.turn.take().into_iter().for_each(|turn| _ = turn.refuse(Cut::Lost.into()));
     }
 }
