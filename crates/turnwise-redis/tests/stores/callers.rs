@@ -391,6 +391,32 @@ fn threads_that_wait_send_their_steps_themselves() {
     });
 }
 
+/// A server that has become a node of a cluster redirects the step of a thread, which has had no
+/// effect, and then that of the thread's runtime.
+#[test]
+fn redirections_of_threads_that_wait_are_followed() {
+    for code in ["MOVED", "ASK", "TRYAGAIN"] {
+        let server = Server::start();
+        let proxy = Proxy::new(server.port, || Fate::Forward);
+        let (store, locks) = Counted::connect(&proxy.url(), Remote::builder());
+        store.until_blocking(&locks);
+        let refusals = Arc::new(AtomicUsize::new(0));
+        let (seen, port) = (refusals.clone(), server.port);
+        proxy.then(move || match seen.fetch_add(1, SeqCst) {
+            0 | 1 => Fate::Redirect(code, port),
+            _ => Fate::Forward,
+        });
+        pair(&locks);
+        // From now on the nodes of the cluster are asked.
+        store.counted();
+        pair(&locks);
+        assert_eq!(store.counted(), (0, 2), "{code}");
+        // One that has moved is at another address.
+        let passed = if code == "MOVED" { 2..=2 } else { 6..=6 };
+        assert!(passed.contains(&refusals.load(SeqCst)), "{code}: {refusals:?}");
+    }
+}
+
 #[test]
 fn connections_of_threads_that_are_closed_are_opened_anew() {
     let mut server = Server::start();

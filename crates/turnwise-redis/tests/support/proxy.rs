@@ -1,5 +1,5 @@
-//! A proxy that understands the protocol: it can lose an answer after its command has run, and
-//! double a command.
+//! A proxy that understands the protocol: it can lose an answer after its command has run, double
+//! a command, and redirect one.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -22,6 +22,9 @@ pub enum Fate {
     Double,
     /// It runs, and its answer arrives this much later.
     Delay(Duration),
+    /// It does not run, and its answer is an error of this code that names this port. No other
+    /// answer is under way.
+    Redirect(&'static str, u16),
 }
 
 pub struct Proxy {
@@ -76,6 +79,7 @@ fn serve(client: TcpStream, server: TcpStream, fates: Fates) {
     let answers = Arc::new(Mutex::new(VecDeque::new()));
     let (mut from, mut to) =
         (BufReader::new(client.try_clone().unwrap()), server.try_clone().unwrap());
+    let mut back = client.try_clone().unwrap();
     let expected = answers.clone();
     thread::spawn(move || {
         let mut up = || -> io::Result<()> {
@@ -85,6 +89,10 @@ fn serve(client: TcpStream, server: TcpStream, fates: Fates) {
                 let fate = if script { fates.lock().unwrap()() } else { Fate::Forward };
                 match fate {
                     Fate::LoseCommand => return Ok(()),
+                    Fate::Redirect(code, port) => {
+                        back.write_all(format!("-{code} 1 127.0.0.1:{port}\r\n").as_bytes())?;
+                        continue;
+                    }
                     Fate::Double => {
                         expected.lock().unwrap().extend([Fate::Forward, Fate::Double]);
                         to.write_all(&command)?;
