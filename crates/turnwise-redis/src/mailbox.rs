@@ -288,6 +288,11 @@ impl Mailbox {
         self.drainer.as_ref().filter(|drainer| drainer.until > now)
     }
 
+    /// Returns the rest of the drainer's lease, or of the pause before the next attempt.
+    fn busy(&self, now: u64) -> Duration {
+        left(self.drained(now).map_or(self.ready, |drainer| drainer.until), now)
+    }
+
     fn handed(&self) -> u32 {
         self.drainer.as_ref().map_or(0, |drainer| drainer.handed)
     }
@@ -598,7 +603,7 @@ impl ShardStep<'_> {
             if ahead == 0 {
                 self.due_later(open);
             }
-            return MailboxAnswer::Pushed { ahead, free: false };
+            return MailboxAnswer::Pushed { ahead, busy: delay };
         }
         self.append(open, message.clone());
         if let Some(claim) = claim
@@ -606,9 +611,8 @@ impl ShardStep<'_> {
         {
             return MailboxAnswer::Handed(hand);
         }
-        let free = open.mailbox.drained(now).is_none() && open.mailbox.ready <= now;
         self.is_due(open);
-        MailboxAnswer::Pushed { ahead, free }
+        MailboxAnswer::Pushed { ahead, busy: open.mailbox.busy(now) }
     }
 
     /// Extends the lease of a mailbox to this time, if the token drains it.
@@ -843,10 +847,7 @@ impl ShardStep<'_> {
             Some(drainer) if ahead == 0 => {
                 Progress::Running { attempt: mailbox.attempts + 1, busy: left(drainer.until, now) }
             }
-            drainer => {
-                let until = drainer.map_or(mailbox.ready, |drainer| drainer.until);
-                Progress::Waiting { ahead, busy: left(until, now) }
-            }
+            _ => Progress::Waiting { ahead, busy: mailbox.busy(now) },
         }
     }
 

@@ -1,5 +1,6 @@
 //! Messages that are sent to an actor, and the wait for their outcomes.
 
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -17,7 +18,7 @@ use super::Actors;
 use super::drain::{self, Held, Until};
 use super::error::MessageError;
 use super::inbox::{Inbox, MailboxHold};
-use super::kind::{Drains, Kind, SHORTEST_KEPT};
+use super::kind::{Drains, Kind, SHORTEST_KEPT, Watched};
 use crate::client::Client;
 use crate::name;
 use crate::step::{MailboxAct, MailboxAnswer, Progress, StoredMessage, Token};
@@ -400,19 +401,15 @@ where
             drop(kind.drain(held, Until::empty()));
             Ok(None)
         }
-        Ok(MailboxAnswer::Pushed { .. }) if !delay.is_zero() => {
+        Ok(MailboxAnswer::Pushed { ahead, busy }) => {
+            let progress = if delay.is_zero() {
+                kind.was_free(busy.is_zero());
+                Progress::Waiting { ahead, busy }
+            } else {
+                Progress::Delayed { left: delay }
+            };
             if kind.settings.drains != Drains::Never {
-                drain_later(client, kind, actor, id, delay);
-            }
-            Ok(None)
-        }
-        Ok(MailboxAnswer::Pushed { free, .. }) => {
-            kind.was_free(free);
-            if kind.settings.drains != Drains::Never {
-                match free {
-                    true => drain_if_free(client, kind, actor),
-                    false => watch(client, kind, actor, id),
-                }
+                drains(client, kind, actor, id, &progress);
             }
             Ok(None)
         }
@@ -448,7 +445,9 @@ fn drains<S>(
 {
     match progress {
         Progress::Waiting { busy: Duration::ZERO, .. } => drain_if_free(client, kind, actor),
-        Progress::Waiting { .. } | Progress::Running { .. } => watch(client, kind, actor, id),
+        Progress::Waiting { busy, .. } | Progress::Running { busy, .. } => {
+            watch(client, kind, actor, id, *busy);
+        }
         Progress::Delayed { left } => drain_later(client, kind, actor, id, *left),
         _ => {}
     }
@@ -460,12 +459,21 @@ where
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
     let (client, kind, actor) = (client.clone(), kind.clone(), actor.to_owned());
-    let io = client.clone();
-    io.spawn(async move {
-        if let Ok(Ok(held)) = drain::claim(&client, &kind, &actor).await {
-            drop(kind.drain(held, Until::empty()));
-        }
-    });
+    let io = client.io.clone();
+    io.spawn(async move { drain_now(&client, &kind, &actor).await });
+}
+
+/// Claims a mailbox, and starts its drain. Returns the time after which a look at it is due.
+async fn drain_now<S>(client: &Arc<Client>, kind: &Arc<Kind<S>>, actor: &str) -> Duration
+where
+    S: Serialize + DeserializeOwned + Default + Send + 'static,
+{
+    match drain::claim(client, kind, actor).await {
+        Ok(Ok(held)) => drop(kind.drain(held, Until::empty())),
+        Ok(Err(MailboxAnswer::Busy { left })) => return left,
+        _ => {}
+    }
+    kind.settings.lease
 }
 
 /// Starts a drain when a delayed message has arrived, if the program keeps its kind until then.
@@ -499,42 +507,56 @@ fn drain_later<S>(
     });
 }
 
-/// Drains a mailbox that another process drains if that process dies. It is looked at once in a
-/// lease, while the last message that this process has sent to it waits.
-pub(super) fn watch<S>(client: &Arc<Client>, kind: &Arc<Kind<S>>, actor: &str, id: String)
-where
+/// Drains a mailbox that is busy for this time, unless its drainer goes on, or another one takes it
+/// then. It is looked at whenever it may be free, while the last message that this process has sent
+/// to it waits.
+pub(super) fn watch<S>(
+    client: &Arc<Client>,
+    kind: &Arc<Kind<S>>,
+    actor: &str,
+    id: String,
+    busy: Duration,
+) where
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
-    if kind.watched().insert(actor.to_owned(), id).is_some() {
-        return;
+    let mut at = after(busy.saturating_add(SHORTEST));
+    match kind.watched().entry(actor.to_owned()) {
+        Entry::Occupied(mut watched) if watched.get().at <= at => {
+            watched.get_mut().id = id;
+            return;
+        }
+        entry => drop(entry.insert_entry(Watched { id, at })),
     }
-    let (io, actor, lease) = (client.io.clone(), actor.to_owned(), kind.settings.lease);
+    let (io, actor) = (client.io.clone(), actor.to_owned());
     let (client, kind) = (Arc::downgrade(client), Arc::downgrade(kind));
     io.spawn(async move {
-        // So that it is found one and a half leases after a death.
-        let mut pause = lease / 2;
         loop {
-            sleep_until(after(pause)).await;
+            sleep_until(at).await;
             let (Some(client), Some(kind)) = (client.upgrade(), kind.upgrade()) else { return };
-            let Some(id) = kind.watched().get(&actor).cloned() else { return };
+            let is_ours = |watched: &Watched| (watched.at == at).then(|| watched.id.clone());
+            // An earlier look may have taken its place.
+            let Some(id) = kind.watched().get(&actor).and_then(is_ours) else { return };
             let act = MailboxAct::Outcome { actor: actor.clone(), message: id.clone() };
-            pause = lease;
-            match kind.shard(&actor).step(&client, act, client.patience()).await.0 {
+            let busy = match kind.shard(&actor).step(&client, act, client.patience()).await.0 {
                 Ok(MailboxAnswer::Progress(
                     Progress::Waiting { busy, .. } | Progress::Running { busy, .. },
                 )) => match busy.is_zero() {
-                    true => drain_if_free(&client, &kind, &actor),
-                    false => pause = busy.saturating_add(SHORTEST),
+                    true => Some(drain_now(&client, &kind, &actor).await),
+                    false => Some(busy),
                 },
-                Err(MessageError::Store(_)) => {}
-                _ => {
-                    let mut watched = kind.watched();
-                    if watched.get(&actor) == Some(&id) {
-                        watched.remove(&actor);
-                        return;
-                    }
-                }
+                Err(MessageError::Store(_)) => Some(kind.settings.lease),
+                _ => None,
+            };
+            let mut all = kind.watched();
+            let Some(watched) = all.get_mut(&actor).filter(|watched| watched.at == at) else {
+                return;
+            };
+            if busy.is_none() && watched.id == id {
+                all.remove(&actor);
+                return;
             }
+            at = after(busy.unwrap_or_default().saturating_add(SHORTEST));
+            watched.at = at;
         }
     });
 }
@@ -591,7 +613,8 @@ where
             if until.is_none() && asked.is_cancelled() {
                 // It is a message without an asker from now on.
                 if self.kind.settings.drains != Drains::Never {
-                    watch(&self.client, &self.kind, &self.actor, id);
+                    let busy = self.kind.settings.lease / 2;
+                    watch(&self.client, &self.kind, &self.actor, id, busy);
                 }
                 return Err(MessageError::Closed);
             }

@@ -478,7 +478,8 @@ where
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
     if let (Some(last), true) = (last, kind.settings.drains != Drains::Never) {
-        ask::watch(client, kind, actor, last);
+        // So that it is found one and a half leases after a death.
+        ask::watch(client, kind, actor, last, kind.settings.lease / 2);
     }
 }
 

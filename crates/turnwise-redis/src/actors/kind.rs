@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 use turnwise::{Actor, AskError, AsyncHandler, Executor, Handler, Spawner, ThreadPool};
 
 use super::error::{ActorsError, MessageError};
@@ -143,6 +144,13 @@ impl KindSettings {
     }
 }
 
+/// The last message that this process has sent to an actor whose mailbox was busy.
+pub(super) struct Watched {
+    pub(super) id: String,
+    /// The time of the next look at it.
+    pub(super) at: Instant,
+}
+
 /// A kind of actors, as its client knows it.
 pub(super) struct Kind<S> {
     pub(super) name: String,
@@ -158,8 +166,8 @@ pub(super) struct Kind<S> {
     mean: AtomicU64,
     /// The recent successes among 1,024 claims with a push.
     hits: AtomicU64,
-    /// Actors that other processes drain, and the last message that this one has sent to each.
-    watched: Mutex<HashMap<String, String>>,
+    /// Actors that this process may have to drain later.
+    watched: Mutex<HashMap<String, Watched>>,
     pub(super) unknown: Unknown,
 }
 
@@ -538,7 +546,7 @@ impl<S> Kind<S> {
         self.mean.store(mean, Relaxed);
     }
 
-    pub(super) fn watched(&self) -> MutexGuard<'_, HashMap<String, String>> {
+    pub(super) fn watched(&self) -> MutexGuard<'_, HashMap<String, Watched>> {
         // No code of users runs under this lock.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }

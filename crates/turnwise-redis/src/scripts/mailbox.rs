@@ -156,7 +156,7 @@ pub(super) fn read(step: &MailboxStep, values: &[Value]) -> Option<MailboxAnswer
     }
     Some(match &step.act {
         MailboxAct::Push { .. } => match number(0)? {
-            0 => MailboxAnswer::Pushed { ahead: count(1)?, free: number(2)? == 1 },
+            0 => MailboxAnswer::Pushed { ahead: count(1)?, busy: time(2)? },
             2 => hand()?,
             _ => MailboxAnswer::Known(progress(1)?),
         },

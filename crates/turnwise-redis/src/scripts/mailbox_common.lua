@@ -75,6 +75,11 @@ local function drained(a)
   return a.t and a.u > now
 end
 
+-- The rest of the drainer's lease, or of the pause before the next attempt.
+local function busy(a)
+  return math.max((drained(a) and a.u or a.y) - now, 0)
+end
+
 local function len(a)
   return redis.call('LLEN', a.M)
 end
@@ -194,7 +199,7 @@ local function outcome(a, id)
     if at then return {6, '', at - now, 0} end
     local ahead = redis.call('LPOS', a.M, id)
     if ahead == 0 and drained(a) then return {2, '', a.c + 1, a.u - now} end
-    if ahead then return {1, '', ahead, math.max((drained(a) and a.u or a.y) - now, 0)} end
+    if ahead then return {1, '', ahead, busy(a)} end
     -- Its place was deleted by hand.
   end
   local dead = redis.call('HGET', T .. ':x', named(a.actor, id))

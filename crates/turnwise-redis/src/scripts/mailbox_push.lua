@@ -4,7 +4,7 @@
 -- ARGV[8]  token of the claim, or ''   ARGV[9]  lease   ARGV[10]  most   ARGV[11]  attempts
 -- ARGV[12] time that the outcome of a dead letter is kept (ms)   ARGV[13] delay
 --
--- {0, ahead, free} stored | {2, ..} claimed | {3, kind, text, number, number} known
+-- {0, ahead, busy} stored | {2, ..} claimed | {3, kind, text, number, number} known
 local a, id, token = load(ARGV[3]), ARGV[4], ARGV[8]
 local before = outcome(a, id)
 if before[1] ~= 0 then
@@ -23,7 +23,7 @@ if ARGV[13] ~= '0' then
   first_later(a)
   save(a)
   if ahead == 0 then due_later(a) end
-  return {0, ahead, 0}
+  return {0, ahead, tonumber(ARGV[13])}
 end
 local ahead = redis.call('RPUSH', a.M, id) - 1
 if token ~= '' then
@@ -33,6 +33,5 @@ if token ~= '' then
 end
 -- With other messages, or a drainer, the mailbox does not expire, and nothing of it has changed.
 if ahead == 0 and not a.t then save(a) end
-local free = not drained(a) and a.y <= now
 is_due(a)
-return {0, ahead, free and 1 or 0}
+return {0, ahead, busy(a)}

@@ -339,8 +339,9 @@ pub enum MailboxAnswer {
     Pushed {
         /// The number of messages before it.
         ahead: u64,
-        /// True if the mailbox has no drainer.
-        free: bool,
+        /// The rest of the drainer's lease, of the pause before the next attempt, or of the
+        /// message's delay. Zero: none of them.
+        busy: Duration,
     },
     /// To `Push`: a message of this id is known.
     Known(Progress),

@@ -327,7 +327,7 @@ impl Sim {
                 let _ = store.call(&late).await;
             }
         });
-        Some(Answer::Mailbox(MailboxAnswer::Pushed { ahead: 1, free: false }))
+        Some(Answer::Mailbox(MailboxAnswer::Pushed { ahead: 1, busy: ANSWER }))
     }
 
     async fn step(&self, op: &Op) -> Answer {

@@ -789,6 +789,39 @@ fn sleeping_workers_wake_for_the_first_due_time() {
     }
 }
 
+/// A message for a mailbox in a pause before an attempt is drained when that is over, also if its
+/// process looks at the mailbox again when the lease of an earlier drainer would be over.
+#[test]
+fn messages_wait_for_a_pause_and_no_longer() {
+    let (server, store) = (Server::start(), MemoryStore::new());
+    let far = || Remote::connect(&server.url()).unwrap();
+    let near = || Remote::builder().over(store.clone()).unwrap();
+    for [here, there] in [[near(), near()], [far(), far()]] {
+        let long = |remote| kind(remote).lease(Duration::from_secs(600));
+        let here = long(&here).drains(Drains::Never).pause(Duration::from_secs(1)).open().unwrap();
+        let there = long(&there).open().unwrap();
+        for is_watched in [false, true] {
+            let name = is_watched.to_string();
+            let (here, there) = (here.of(&name).unwrap(), there.of(&name).unwrap());
+            let gate = counter();
+            here.tell(Stand(gate)).wait().unwrap();
+            here.tell(Flaky { failures: 1, counter: counter() }).wait().unwrap();
+            let drains = here.drain(Until::within(Duration::from_secs(60)).unwrap());
+            await_arrival(gate);
+            if is_watched {
+                there.tell(Add(1)).wait().unwrap();
+            }
+            open_gate(gate);
+            let drained = drains.wait().unwrap().unwrap();
+            assert_eq!((drained.handled, drained.failed), (1, 1));
+            let last = there.tell(Add(2)).wait().unwrap();
+            until("it is handled", || {
+                matches!(there.outcome::<usize>(&last).wait().unwrap(), Ok(Outcome::Done(_)))
+            });
+        }
+    }
+}
+
 /// Keys of an actor that were deleted by hand, one of them: its other messages run.
 #[test]
 fn deleted_keys_stop_no_actor() {

@@ -129,6 +129,7 @@ fn without_times(answer: MailboxAnswer) -> MailboxAnswer {
         other => other,
     };
     match answer {
+        MailboxAnswer::Pushed { ahead, busy } => MailboxAnswer::Pushed { ahead, busy: some(busy) },
         MailboxAnswer::Known(known) => MailboxAnswer::Known(progress(known)),
         MailboxAnswer::Progress(known) => MailboxAnswer::Progress(progress(known)),
         MailboxAnswer::Handed(hand) => MailboxAnswer::Handed(Hand { fence: 0, ..hand }),

@@ -80,7 +80,8 @@ impl Store for Planted {
             };
             if self.fault == "lost" && often && matches!(mailbox, Some(MailboxAct::Push { .. })) {
                 // Acknowledged, and not stored.
-                return Ok(Answer::Mailbox(MailboxAnswer::Pushed { ahead: 0, free: true }));
+                let busy = Duration::ZERO;
+                return Ok(Answer::Mailbox(MailboxAnswer::Pushed { ahead: 0, busy }));
             }
             let mut answer = self.store.call(op).await?;
             match (&*self.fault, &mut answer) {
