@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 use turnwise::{Promise, Reply, promise};
 
@@ -602,6 +603,9 @@ where
         loop {
             let look = after(pause);
             self.inbox.changed(until.map_or(look, |until| until.min(look))).await;
+            // Lets a drain of this client deliver the outcome whose notice came just before.
+            yield_now().await;
+            yield_now().await;
             if let Some(outcome) = self.inbox.outcome() {
                 return over(outcome).unwrap_or(Err(MessageError::Forgotten));
             }

@@ -197,13 +197,8 @@ impl Held {
         }
     }
 
-    /// Sends a step from the client's thread.
-    async fn step(&self, act: MailboxAct) -> Result<MailboxAnswer, MessageError> {
-        let (client, shard) = (self.client.clone(), self.shard.clone());
-        let step = async move { shard.step(&client, act, client.patience()).await.0 };
-        self.client.reply(step).await?
-    }
-
+    /// Reports progress from the client's thread. Outcomes are delivered there, where notices of
+    /// them arrive, so that waiters of this client find them.
     async fn advance(
         &mut self,
         done: &[(StoredMessage, Vec<u8>)],
@@ -215,30 +210,36 @@ impl Held {
         let sent = Moment::now();
         let dead = failed.as_ref().filter(|failed| failed.again.is_none());
         let dead = dead.map(|failed| Progress::Dead { error: failed.error.clone() });
-        let asker = self.hand.messages.get(done.len()).and_then(|message| message.asker.clone());
-        let answer = self
-            .step(MailboxAct::Advance(Advance {
-                actor: self.tenure.actor.clone(),
-                fence: self.fence,
-                number: self.number,
-                done: done.iter().map(|(_, reply)| reply.clone()).collect(),
-                state,
-                failed,
-                keep,
-                then,
-            }))
-            .await?;
-        if matches!(answer, MailboxAnswer::Handed(_) | MailboxAnswer::LetGo { .. }) {
+        let failing = self.hand.messages.get(done.len());
+        let ended = done.iter().map(|(message, reply)| (message, Progress::Done(reply.clone())));
+        let outcomes: Vec<_> = ended
+            .chain(failing.zip(dead))
+            .filter_map(|(message, outcome)| Some((message.asker.clone()?, outcome)))
+            .collect();
+        let act = MailboxAct::Advance(Advance {
+            actor: self.tenure.actor.clone(),
+            fence: self.fence,
+            number: self.number,
+            done: done.iter().map(|(_, reply)| reply.clone()).collect(),
+            state,
+            failed,
+            keep,
+            then,
+        });
+        let is_written =
+            |answer: &_| matches!(answer, MailboxAnswer::Handed(_) | MailboxAnswer::LetGo { .. });
+        let (client, shard) = (self.client.clone(), self.shard.clone());
+        let step = async move {
+            let answer = shard.step(&client, act, client.patience()).await.0;
+            if answer.as_ref().is_ok_and(is_written) {
+                outcomes.into_iter().for_each(|(asker, is)| client.outcome_is(&asker, is));
+            }
+            answer
+        };
+        let answer = self.client.reply(step).await??;
+        if is_written(&answer) {
             self.number += 1;
             self.tenure.lasts(sent);
-            for (message, reply) in done {
-                if let Some(asker) = &message.asker {
-                    self.client.outcome_is(asker, Progress::Done(reply.clone()));
-                }
-            }
-            if let (Some(asker), Some(dead)) = (asker, dead) {
-                self.client.outcome_is(&asker, dead);
-            }
         }
         Ok(answer)
     }

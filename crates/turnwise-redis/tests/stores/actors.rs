@@ -20,7 +20,7 @@ use turnwise::{AsyncContext, AsyncHandler, Context, Handler, System, ThreadPool}
 use turnwise_redis::step::{Answer, MailboxAnswer, Op};
 use turnwise_redis::{
     ActorsBuilder, ActorsError, Called, Drains, MemoryStore, MessageError, NameError, NoTime,
-    NoticeSink, Outcome, Remote, RemoteActor, Store, StoreError, Until,
+    NoticeSink, Outcome, RedisStore, Remote, RemoteActor, Store, StoreError, Until,
 };
 
 /// Fails this many times, counted over all attempts in this process.
@@ -850,15 +850,62 @@ fn deleted_keys_stop_no_actor() {
 
 /// A store that counts its steps.
 #[derive(Debug)]
-struct Counted(MemoryStore, Arc<AtomicU32>);
+struct Counted<S>(S, Arc<AtomicU32>);
 
-impl Store for Counted {
+impl<S: Store> Store for Counted<S> {
     fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
         self.1.fetch_add(1, SeqCst);
         self.0.call(op)
     }
 
     crate::support::forwards_notices!(0);
+}
+
+/// Each step is a round trip: two for a message of an idle actor, one for that of a busy one, and
+/// one for 64 that wait.
+#[test]
+fn messages_cost_few_steps() {
+    let steps = Arc::new(AtomicU32::new(0));
+    let remote = Remote::builder().over(Counted(MemoryStore::new(), steps.clone())).unwrap();
+    let taken = || steps.swap(0, SeqCst);
+    let eu = board(&remote);
+    taken();
+    assert_eq!(eu.ask(Add(1)).wait(), Ok(1));
+    assert_eq!(taken(), 2);
+    let gate = counter();
+    eu.tell(Stand(gate)).wait().unwrap();
+    await_arrival(gate);
+    assert_eq!(taken(), 1);
+    eu.tell(Add(2)).wait().unwrap();
+    assert_eq!(taken(), 1);
+    open_gate(gate);
+    let us = kind(&remote).drains(Drains::Never).open().unwrap().of("us").unwrap();
+    until("the other one is drained", || eu.info().wait().unwrap().unwrap().drainer.is_none());
+    (0..256).for_each(|n| drop(us.tell(Add(n)).wait().unwrap()));
+    taken();
+    assert_eq!(us.drain(Until::empty()).wait().unwrap().unwrap().handled, 256);
+    assert_eq!(taken(), 1 + 256 / 64);
+}
+
+/// The reply to a request comes from the drain in its own process. The notice of it, which may be a
+/// moment earlier, costs no further look.
+#[test]
+fn replies_of_the_own_process_cost_no_step() {
+    let server = Server::start();
+    let steps = Arc::new(AtomicU32::new(0));
+    let far = RedisStore::new(&server.url(), "turnwise", Duration::from_secs(20)).unwrap();
+    let near = Counted(MemoryStore::new(), steps.clone());
+    for remote in [
+        Remote::builder().over(near).unwrap(),
+        Remote::builder().over(Counted(far, steps.clone())).unwrap(),
+    ] {
+        let eu = board(&remote);
+        steps.store(0, SeqCst);
+        (1..=100).for_each(|n| assert_eq!(eu.ask(Add(1)).wait(), Ok(n)));
+        println!("{:?} steps for 100 requests", steps);
+        // A packet of the server may be late.
+        assert!(steps.load(SeqCst) < 220, "{steps:?}");
+    }
 }
 
 /// Workers whose executor has ended give a mailbox back, and do not take it again at once.
