@@ -26,7 +26,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::sleep_until;
-use turnwise::{AsyncHandler, Handler, Reply};
+use turnwise::{AsyncHandler, Handler, Reply, promise};
 use turnwise_locks::Fence;
 
 pub use ask::{Ask, Asked, Tell};
@@ -269,11 +269,20 @@ where
         act: MailboxAct,
         read: impl FnOnce(MailboxAnswer) -> Option<Result<R, MessageError>> + Send + 'static,
     ) -> Reply<Result<R, MessageError>> {
-        let shard = self.kind.shard(actor).clone();
-        self.spawn(|client| async move {
-            let answer = shard.step(&client, act, client.patience()).await.0?;
-            read(answer).unwrap_or(Err(MessageError::Closed))
-        })
+        let (promise, reply) = promise();
+        let (client, shard) = (Arc::clone(&self.client), self.kind.shard(actor).clone());
+        self.client.spawn(async move {
+            let answer = shard.step(&client, act, client.patience()).await.0;
+            let read = |answer| read(answer).unwrap_or(Err(MessageError::Closed));
+            let io = client.io.clone();
+            // What is read is dropped there, too, if the reply is gone.
+            io.spawn_blocking(move || {
+                promise.keep(answer.and_then(read));
+                // Until here the client's thread goes on.
+                drop(client);
+            });
+        });
+        reply
     }
 
     fn spawn<R, F>(&self, task: impl FnOnce(Arc<Client>) -> F) -> Reply<R>

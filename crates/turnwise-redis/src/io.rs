@@ -42,6 +42,15 @@ impl Io {
         self.runtime.enter()
     }
 
+    /// Runs code of users that may take long, or wait for the client, on another thread. Tests run
+    /// it at once.
+    pub(crate) fn spawn_blocking(&self, run: impl FnOnce() + Send + 'static) {
+        match self.gate {
+            Some(_) => run(),
+            None => drop(self.runtime.spawn_blocking(run)),
+        }
+    }
+
     pub(crate) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,

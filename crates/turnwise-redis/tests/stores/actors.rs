@@ -84,14 +84,18 @@ fn await_arrival(gate: usize) {
     assert!(waited.unwrap().0.arrived, "the handler has not begun");
 }
 
+fn stand(gate: usize) {
+    let (state, changed) = &GATES[gate];
+    let mut state = state.lock().unwrap();
+    state.arrived = true;
+    changed.notify_all();
+    drop(changed.wait_while(state, |gate| !gate.open).unwrap());
+}
+
 impl Handler<Stand> for Board {
     type Reply = ();
     fn handle(&mut self, Stand(gate): Stand, _: &mut Context<'_, Self>) {
-        let (state, changed) = &GATES[gate];
-        let mut state = state.lock().unwrap();
-        state.arrived = true;
-        changed.notify_all();
-        drop(changed.wait_while(state, |gate| !gate.open).unwrap());
+        stand(gate);
     }
 }
 
@@ -1255,10 +1259,47 @@ fn states_are_dropped_on_executors() {
         let workers = kind.work(2);
         assert!(kind.of("a").unwrap().ask(Add(3)).wait().is_ok());
         workers.stop().wait().unwrap();
+        // A snapshot that is not taken.
+        drop(kind.of("b").unwrap().info());
+        drop(kind.of("b").unwrap().info().wait().unwrap());
     }
     let _ = pool.shutdown_now();
     until("states are dropped", || DROPPED.load(SeqCst) >= 12);
     assert_eq!(ON_CLIENT.load(SeqCst), 0);
+}
+
+/// A state that is read for long, or waits for its client as it is read, delays nothing else.
+#[test]
+fn states_are_read_beside_the_client() {
+    static GATE: Mutex<Option<usize>> = Mutex::new(None);
+    #[derive(Default, Serialize)]
+    struct Slow;
+    impl<'de> Deserialize<'de> for Slow {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            <()>::deserialize(from)?;
+            let gate = *GATE.lock().unwrap();
+            gate.into_iter().for_each(stand);
+            Ok(Slow)
+        }
+    }
+    impl Handler<Add> for Slow {
+        type Reply = ();
+        fn handle(&mut self, _: Add, _: &mut Context<'_, Self>) {}
+    }
+    let remote = Remote::in_memory();
+    let slow = remote.actors::<Slow>("slow").message::<Add>("add").drains(Drains::Never);
+    let a = slow.open().unwrap().of("a").unwrap();
+    a.tell(Add(1)).id("first").wait().unwrap();
+    assert_eq!(a.drain(Until::empty()).wait().unwrap().unwrap().handled, 1);
+    let gate = counter();
+    *GATE.lock().unwrap() = Some(gate);
+    let info = a.info();
+    await_arrival(gate);
+    let told = a.tell(Add(2)).send();
+    until("it is stored", || told.is_ready());
+    assert!(!info.is_ready());
+    open_gate(gate);
+    assert!(info.wait().unwrap().unwrap().state.is_some());
 }
 
 /// A program may end with a message just sent: it is stored, and a handler that has begun
