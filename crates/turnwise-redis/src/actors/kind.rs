@@ -86,9 +86,11 @@ pub enum Drains {
     /// A sender drains a mailbox that has no drainer. The step that stores the message also claims
     /// the mailbox, which is best where senders seldom meet.
     IfFree,
-    /// A sender drains a mailbox that has no drainer. The step that stores the message also claims
-    /// the mailbox if that has mostly succeeded lately. Otherwise it only checks, and a second step
-    /// claims: the first one returns no state then.
+    /// A sender drains a mailbox that has no drainer. The step that stores the message only checks,
+    /// and a second one claims, which is best where senders often meet: the first one returns no
+    /// state, and claims no mailbox that another process is about to drain.
+    IfSeenFree,
+    /// `IfFree` as long as that has mostly succeeded lately, and otherwise `IfSeenFree`.
     #[default]
     Measured,
 }
@@ -554,7 +556,7 @@ impl<S> Kind<S> {
     /// True if a push also claims the mailbox.
     pub(super) fn claims_at_once(&self) -> bool {
         match self.settings.drains {
-            Drains::Never => false,
+            Drains::Never | Drains::IfSeenFree => false,
             Drains::IfFree => true,
             // Below one in eight, the state and the messages are seldom wanted.
             Drains::Measured => self.hits.load(Relaxed) >= 128,

@@ -17,7 +17,7 @@ use crate::support::{Server, until};
 use serde::{Deserialize, Serialize};
 use turnwise::executor::DrainQueue;
 use turnwise::{AsyncContext, AsyncHandler, Context, Handler, System, ThreadPool};
-use turnwise_redis::step::{Answer, MailboxAnswer, Op};
+use turnwise_redis::step::{Answer, MailboxAct, MailboxAnswer, MailboxStep, Op, Step};
 use turnwise_redis::{
     ActorsBuilder, ActorsError, Called, Drains, MemoryStore, MessageError, NameError, NoTime,
     NoticeSink, Outcome, RedisStore, Remote, RemoteActor, Store, StoreError, Until,
@@ -909,6 +909,58 @@ fn replies_of_the_own_process_cost_no_step() {
         println!("{:?} steps for 100 requests", steps);
         // A packet of the server may be late.
         assert!(steps.load(SeqCst) < 220, "{steps:?}");
+    }
+}
+
+/// A store that counts messages by whether they were sent with a claim.
+#[derive(Debug)]
+struct Claims(MemoryStore, Arc<[AtomicU32; 2]>);
+
+impl Store for Claims {
+    fn call<'a>(&'a self, op: &'a Op) -> Called<'a> {
+        if let Step::Mailbox(MailboxStep { act: MailboxAct::Push { claim, .. }, .. }) = &op.step {
+            self.1[usize::from(claim.is_some())].fetch_add(1, SeqCst);
+        }
+        self.0.call(op)
+    }
+
+    crate::support::forwards_notices!(0);
+}
+
+/// The policy decides whether a message is sent with a claim. The default one goes by how often
+/// that has succeeded.
+#[test]
+fn claims_follow_the_contention() {
+    let (store, claims) = (MemoryStore::new(), Arc::<[AtomicU32; 2]>::default());
+    let remote = Remote::builder().over(Claims(store.clone(), claims.clone())).unwrap();
+    let other = board(&Remote::builder().over(store).unwrap());
+    let sent = || claims.each_ref().map(|count| count.swap(0, SeqCst));
+    for (drains, idle, busy) in [
+        (Drains::IfFree, [0, 1], [0, 1]),
+        (Drains::IfSeenFree, [1, 0], [1, 0]),
+        (Drains::Measured, [0, 1], [1, 0]),
+    ] {
+        let eu = kind(&remote).drains(drains).open().unwrap().of("eu").unwrap();
+        eu.tell(Add(1)).wait().unwrap();
+        assert_eq!(sent(), idle, "{drains:?}");
+        let drained = || other.info().wait().unwrap().unwrap().waiting == 0;
+        until("it is drained", drained);
+        // Another process drains it.
+        let gate = counter();
+        other.tell(Stand(gate)).wait().unwrap();
+        await_arrival(gate);
+        (0..60).for_each(|n| drop(eu.tell(Add(n)).wait().unwrap()));
+        sent();
+        eu.tell(Add(2)).wait().unwrap();
+        assert_eq!(sent(), busy, "{drains:?}");
+        open_gate(gate);
+        // No other process sends any more.
+        until("it is as at first", || {
+            until("it is drained", drained);
+            eu.tell(Add(3)).wait().unwrap();
+            sent() == idle
+        });
+        until("it is drained", drained);
     }
 }
 
