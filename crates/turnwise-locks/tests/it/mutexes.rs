@@ -35,6 +35,7 @@ fn a_value_is_one_and_stays() {
         assert!(!sums.is_locked(&key) && sums.contains_key(&key));
         let sum = sums.try_lock(key).unwrap();
         assert_eq!((*sum.key(), *sum), (key, 10 * key + 400));
+        assert_eq!(format!("{sum:?}"), sum.to_string()); // as that of a mutex's guard
     }
     assert_eq!((sums.len(), made.load(SeqCst)), (5, 5));
 }
