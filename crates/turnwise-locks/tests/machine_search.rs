@@ -627,6 +627,7 @@ impl<'a> Run<'a> {
         let now = self.now();
         let mine = self.held.iter().position(|held| way.owner.is_some() && held.owner == way.owner);
         let blocked = !self.waiting.is_empty() || !self.world.queue.borrow().is_empty();
+        let overdue = self.held.iter().any(|held| held.term.is_due(now));
         match entered {
             Entered::In { fence, term } => {
                 if let Some(mine) = mine {
@@ -651,12 +652,14 @@ impl<'a> Run<'a> {
                 // The one that has just come is in the queue.
                 let others = self.world.queue.borrow().len() > 1;
                 check!(others || !self.fits(way.weight), "waits, and there is room");
+                check!(!overdue, "waits for what is over");
                 self.waiting.push(Waiting { number, way, until, since: now });
                 self.clients[client] = Client::Waits(number);
             }
             Entered::Refused(Refusal::Busy) => {
                 check!(way.immediate, "busy for one that waits");
                 check!(blocked || !self.fits(way.weight), "busy, and there is room");
+                check!(!overdue, "busy by what is over");
                 check!(mine.is_none(), "busy with its own owner");
             }
             Entered::Refused(Refusal::TooLarge { capacity }) => {
@@ -977,7 +980,7 @@ fn every_fault_is_found() {
     let faults = [
         (Lifo, "lock", "let in before one that came earlier"),
         (GrantToTheGone, "lock", "let in one that does not wait"),
-        (LeaseStays, "limits and leases", "what is over stays"),
+        (LeaseStays, "limits and leases", "what is over"),
         (OldFence, "limits and leases", "fence 1 after 1"),
         (TwoHolders, "lock", "used 0 instead of 1"),
         (GivesUpUnsaid, "permits", "1 wait, and not 0"),

@@ -410,7 +410,8 @@ impl<W, T: Term + Clone> Machine<W, T> {
         if let Some(entered) = self.again(&request, host) {
             return entered;
         }
-        if !self.dues.is_empty() && !self.fits(request.weight) {
+        // What is overdue may be the room of others, who are before this request.
+        if !self.dues.is_empty() && (!self.queue.is_empty() || !self.fits(request.weight)) {
             self.expire(host);
             // The owner may have been let in for what was over.
             if let Some(entered) = self.again(&request, host) {

@@ -555,3 +555,16 @@ fn who_waits_behind_many_permits_is_not_refused_in_vain() {
         drop(waited.wait().unwrap());
     }
 }
+
+#[test]
+fn what_is_overdue_is_gone_for_an_attempt_behind_others() {
+    let (clock, _timers, seats) = by_hand(4);
+    let two = seats.acquire_within(2, Limits::NONE.lease(SECOND)).wait().unwrap();
+    let _one = seats.acquire().wait().unwrap();
+    let waiting = seats.acquire_within(2, Limits::NONE);
+    assert!(matches!(seats.try_acquire(1), Err(LockError::Busy { .. })));
+    clock.advance(SECOND);
+    // The timers have not run. There is room for those that wait, and for one more.
+    assert!(seats.try_acquire(1).is_ok());
+    assert!(waiting.is_ready() && two.is_lost());
+}
