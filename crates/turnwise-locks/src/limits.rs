@@ -1,8 +1,11 @@
 //! The time that a run may wait, and the time that it should take.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use turnwise::Limit;
+use turnwise::time::Timers;
+use turnwise::{Limit, Promise, Reply, promise, promise_on};
 
 use crate::user_code::{catch, discard};
 
@@ -188,9 +191,47 @@ pub(crate) struct Terms {
     pub(crate) is_try: bool,
 }
 
-/// The time that a clock shows. It is the user's: one that panics shows the beginning of time.
-pub(crate) fn shown(now: impl FnOnce() -> Duration) -> Duration {
-    catch(now).map_err(discard).unwrap_or_default()
+/// Timers, and the time by their clock.
+///
+/// The clock is the user's. One that panics shows what it showed last: so a lease that begins in
+/// that moment does not end in it.
+pub(crate) struct TimeSource {
+    pub(crate) timers: Timers,
+    /// The time shown last, in nanoseconds. None of the machine's clock, which does not panic.
+    last: Option<AtomicU64>,
+}
+
+impl TimeSource {
+    /// With these timers, or those of the machine's clock.
+    pub(crate) fn new(timers: Option<Timers>) -> Self {
+        let last = timers.is_some().then(AtomicU64::default);
+        let time = TimeSource { timers: timers.unwrap_or_else(|| Timers::global().clone()), last };
+        time.now();
+        time
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        let Some(last) = &self.last else { return self.timers.now() };
+        // Ordering: Relaxed. A time to go on with: nothing is published by it.
+        match catch(|| self.timers.now()) {
+            Ok(now) => {
+                last.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+                now
+            }
+            Err(payload) => {
+                discard(payload);
+                Duration::from_nanos(last.load(Relaxed))
+            }
+        }
+    }
+
+    /// A promise whose reply is waited for by this clock.
+    pub(crate) fn promise<T: Send + 'static>(&self) -> (Promise<T>, Reply<T>) {
+        match self.last {
+            None => promise(),
+            Some(_) => promise_on(self.timers.clock().clone()),
+        }
+    }
 }
 
 /// From when to when a call waits.

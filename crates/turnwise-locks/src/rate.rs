@@ -20,10 +20,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use turnwise::time::{Sleep, Timers};
-use turnwise::{Actor, Limit, Reason, WaitError, promise, promise_on};
+use turnwise::{Actor, Limit, Reason, WaitError};
 
 use crate::entry_ref::EntryRef;
-use crate::limits::shown;
+use crate::limits::TimeSource;
 use crate::map::{Entries, Map, MapEntry};
 use crate::registry::{AsKey, Own, comparing};
 use crate::user_code::{ignore, owning};
@@ -132,9 +132,7 @@ struct Inner<K> {
     rate: Rate,
     /// The moment at which all permits of a key are there again, in nanoseconds.
     full_at: Map<K, u128>,
-    timers: Timers,
-    /// Waits are measured on the machine's clock.
-    on_machine_clock: bool,
+    time: TimeSource,
 }
 
 /// Permits of a key that are asked for ([`RateLimits::acquire`]): a `Future` on any runtime, or
@@ -183,7 +181,7 @@ enum RateOutcome<K> {
 impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// Limits on the machine's clock.
     pub fn new(rate: Rate) -> Self {
-        Self::over(rate, Timers::global().clone(), true)
+        Self::over(rate, None)
     }
 
     /// Limits on the clock of these timers.
@@ -204,13 +202,12 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// # Ok::<(), turnwise_locks::rate::RateError>(())
     /// ```
     pub fn with_timers(rate: Rate, timers: Timers) -> Self {
-        Self::over(rate, timers, false)
+        Self::over(rate, Some(timers))
     }
 
-    fn over(rate: Rate, timers: Timers, on_machine_clock: bool) -> Self {
-        RateLimits {
-            inner: Arc::new(Inner { rate, full_at: Map::new(), timers, on_machine_clock }),
-        }
+    fn over(rate: Rate, timers: Option<Timers>) -> Self {
+        let time = TimeSource::new(timers);
+        RateLimits { inner: Arc::new(Inner { rate, full_at: Map::new(), time }) }
     }
 
     /// Takes permits of a key that are there now. Never waits but for the short lock of a shard.
@@ -344,7 +341,7 @@ where
 
 impl<K> Inner<K> {
     fn now(&self) -> Duration {
-        shown(|| self.timers.now())
+        self.time.now()
     }
 }
 
@@ -451,10 +448,7 @@ impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
                 return Ok(());
             }
             // What is waited for is the limit: the answer never comes.
-            let (_never, reply) = match taken.inner.on_machine_clock {
-                true => promise::<()>(),
-                false => promise_on(taken.inner.timers.clock().clone()),
-            };
+            let (_never, reply) = taken.inner.time.promise::<()>();
             match reply.wait_timeout(left) {
                 Err(WaitError::TimedOut(_)) => {}
                 _ => {
@@ -477,7 +471,7 @@ impl<K: Eq + Hash + Send + 'static> Future for AcquireRate<K> {
                 this.stage = Stage::Over(Ok(()));
                 break;
             }
-            let timers = &taken.inner.timers;
+            let timers = &taken.inner.time.timers;
             let sleep = this.sleep.get_or_insert_with(|| timers.sleep(left));
             ready!(Pin::new(sleep).poll(cx));
             // The clock may have gone back.

@@ -25,9 +25,10 @@ use super::Admitted;
 use super::decider::{Application, Asks, Decider};
 use super::error::Refused;
 use super::ledger::Ledger;
-use crate::limits::{Terms, Wait, shown};
+use crate::limits::{Terms, Wait};
 use crate::registry::Time;
 use crate::sync::hint;
+use crate::user_code::{catch, discard};
 
 /// The answer to an applicant.
 pub(super) type Outcome<R, E> = Result<Admitted<R>, Refused<E>>;
@@ -225,7 +226,7 @@ where
     L: Ledger<Id>,
 {
     fn now(&self) -> Duration {
-        shown(|| self.time.now())
+        catch(|| self.time.now()).map_err(discard).unwrap_or_default()
     }
 
     /// Waits once. It comes back if `until` was over first.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use turnwise::time::{Timer, Timers};
-use turnwise::{Promise, Reply, WeakActor, promise, promise_on};
+use turnwise::{Promise, Reply, WeakActor};
 
 use super::error::LockError;
 use super::fast::{Asking, Available, FastPermit, Lender};
@@ -17,20 +17,18 @@ use super::hold_state::HoldState;
 use super::machine::{Entered, Host, LetIn, Machine, Refusal, Request, Term, View};
 use super::place::{LockPlace, tell_here};
 use crate::estimate::Estimate;
-use crate::limits::{Terms, shown};
+use crate::limits::{Terms, TimeSource};
 use crate::registry::KeySlot;
 use crate::user_code::{catch, discard};
 
 /// The parts that the locks of one registry share.
 pub(super) struct Common {
-    /// Leases and limits are measured on their clock.
-    pub(super) timers: Timers,
+    /// Leases and limits are measured on its clock.
+    pub(super) time: TimeSource,
     /// Numbers requests, and holds: a hold's number is its fence.
     numbers: AtomicU64,
     /// Of a semaphore: what is taken without a turn, and its fences.
     pub(super) available: Option<Available>,
-    /// Limits of waits are measured on the machine's clock.
-    on_machine_clock: bool,
     /// Somebody looks: it is measured how long requests wait.
     watched: AtomicBool,
 }
@@ -48,8 +46,7 @@ impl Common {
 
     fn of(timers: Option<Timers>, numbers: u64, available: Option<Available>) -> Self {
         Common {
-            on_machine_clock: timers.is_none(),
-            timers: timers.unwrap_or_else(|| Timers::global().clone()),
+            time: TimeSource::new(timers),
             numbers: AtomicU64::new(numbers),
             available,
             watched: AtomicBool::new(false),
@@ -64,14 +61,6 @@ impl Common {
 
     fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed)
-    }
-
-    /// The answer to a request that waits.
-    fn promise<T: Send + 'static>(&self) -> (Promise<T>, Reply<T>) {
-        match self.on_machine_clock {
-            true => promise(),
-            false => promise_on(self.timers.clock().clone()),
-        }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -90,7 +79,7 @@ impl Common {
 
     /// The time.
     pub(super) fn now(&self) -> Duration {
-        shown(|| self.timers.now())
+        self.time.now()
     }
 }
 
@@ -358,7 +347,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         }
         let (actor, later) = (alarm.actor.clone(), common.clone());
         // The clock is the user's. If it panics, the next turn sees to it.
-        let armed = catch(|| common.timers.at(next, move || ring(&actor, later)));
+        let armed = catch(|| common.time.timers.at(next, move || ring(&actor, later)));
         let armed = armed.map_err(discard).ok().map(|timer| (next, timer));
         if let Some((_, timer)) = std::mem::replace(&mut alarm.armed, armed) {
             timer.cancel();
@@ -440,7 +429,7 @@ impl<K: Send + Sync + 'static> Core<K> {
             &mut LockHost(common),
             |now| LockHost(common).hold(lease.take(), now),
             || {
-                let (promise, reply) = common.promise();
+                let (promise, reply) = common.time.promise();
                 tickets.set(Some(reply));
                 let (lease, lender) = (lease.take(), lender.filter(|_| terms.lease.is_none()));
                 Ticket { promise, called, lease, lender: lender.cloned(), _end: end.take() }

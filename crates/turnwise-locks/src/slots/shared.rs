@@ -9,14 +9,14 @@ use turnwise::{Actor, Spawner};
 
 use super::job::Cuttable;
 use super::view::{PoolView, SlotId, SlotState, SlotView};
-use crate::limits::shown;
+use crate::limits::TimeSource;
 use crate::lock::{Fence, HoldState, Lost, Permit, Semaphore};
 use crate::sync::Mutex;
 
 /// The part of a pool that its uses share, whatever is in its slots.
 pub(super) struct Shared {
     pub(super) permits: Semaphore,
-    pub(super) timers: Timers,
+    pub(super) time: TimeSource,
     /// The executor of expired holds. None: the process's pool.
     pub(super) helper: Option<Spawner<()>>,
     /// Numbers are cleaned up before their first use.
@@ -160,8 +160,8 @@ impl Shared {
             permits = permits.timers(timers.clone());
         }
         let permits = permits.build();
-        let timers = timers.unwrap_or_else(|| Timers::global().clone());
-        Arc::new(Shared { permits, timers, helper, clean_first, numbers: Mutex::new(numbers) })
+        let time = TimeSource::new(timers);
+        Arc::new(Shared { permits, time, helper, clean_first, numbers: Mutex::new(numbers) })
     }
 
     /// Gives back the permit that let a holder in. Not under the lock.
@@ -175,7 +175,7 @@ impl Shared {
 
     /// The time.
     pub(super) fn now(&self) -> Duration {
-        shown(|| self.timers.now())
+        self.time.now()
     }
 
     /// The lowest unused number, for a permit. True: it is to be cleaned up before.

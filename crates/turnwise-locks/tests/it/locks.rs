@@ -13,7 +13,7 @@ use turnwise::time::Timers;
 use turnwise::{Actor, Clock, Limit, VirtualClock};
 use turnwise_locks::{
     Acquire, AcquireAll, Fence, Fenced, FencedError, Guard, Limits, LockError, Locks, Lost,
-    Mutexes, Owner, Permit, ReadGuard, ReleaseError, RwGuard, RwLocks, WriteGuard,
+    Mutexes, Owner, Permit, ReadGuard, ReleaseError, RwGuard, RwLocks, SlotPool, WriteGuard,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -823,6 +823,40 @@ fn a_clock_that_panics_harms_nobody() {
     assert!(next.is_ready() && next.wait().is_ok());
     clock.0.store(false, SeqCst);
     assert!(locks.is_empty());
+}
+
+#[test]
+fn a_lease_that_begins_as_the_clock_panics_has_its_time() {
+    #[derive(Debug)]
+    struct Broken(VirtualClock, Arc<AtomicBool>);
+    impl Clock for Broken {
+        fn now(&self) -> Duration {
+            assert!(!self.1.load(SeqCst), "a clock");
+            self.0.now()
+        }
+        fn park_until(&self, at: Duration) {
+            self.0.park_until(at);
+        }
+    }
+    let (clock, broken) = (VirtualClock::new(), Arc::new(AtomicBool::new(false)));
+    clock.advance(100 * SECOND);
+    let timers = Timers::by_hand(Broken(clock.clone(), broken.clone()));
+    let locks = Locks::builder().timers(timers.clone()).build();
+    let slots = SlotPool::builder(1).lease(SECOND).timers(timers.clone()).build().unwrap();
+    let held = locks.lock(1).wait().unwrap();
+    let lease = Limits::NONE.lease(SECOND);
+    let waiting = locks.lock_within(1, lease);
+    broken.store(true, SeqCst);
+    let at_once = locks.lock_within(2, lease).wait().unwrap();
+    let slot = slots.try_acquire().unwrap();
+    held.renew(SECOND).wait().unwrap();
+    drop(held);
+    broken.store(false, SeqCst);
+    timers.run_due();
+    let handed_on = waiting.wait().unwrap();
+    assert!(!at_once.is_lost() && !handed_on.is_lost() && !slot.is_lost());
+    clock.advance(SECOND);
+    assert!(at_once.is_lost() && handed_on.is_lost() && slot.is_lost());
 }
 
 #[test]
