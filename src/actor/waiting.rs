@@ -36,7 +36,8 @@ use crate::turn::envelope::tell::Tell;
 /// blocking `wait`, a blocking `within` a limit, or as a future. Those that wait are let in in the
 /// order of their calls, and a place that becomes free is theirs: no sender that comes later takes
 /// it. Dropping what comes back before it is ready withdraws the message, unless it was let in
-/// meanwhile. [All ways to wait](Actor#every-way-to-wait) stand in one table.
+/// meanwhile. [All ways to wait](Actor#every-way-to-wait) stand in one table. No sender waits in
+/// an actor that [drops the newest](crate::Overflow::DropNewest).
 pub struct Waiting<'a, S> {
     pub(super) actor: &'a Actor<S>,
 }

@@ -41,7 +41,9 @@ pub enum Overflow {
     /// Hands it back with [`Reason::Full`](crate::Reason::Full). A sender that would rather wait
     /// has [`Actor::waiting`](crate::Actor::waiting).
     Reject,
-    /// Accepts it and gives it to the undelivered hook at once: those that wait are worth more.
+    /// Accepts it and gives it to the undelivered hook at once: those that wait are worth more. A
+    /// question is refused. No sender waits for room: [`Actor::waiting`](crate::Actor::waiting)
+    /// drops and refuses, too.
     DropNewest,
 }
 
