@@ -16,6 +16,7 @@ mod support;
 mod books;
 mod mailboxes;
 mod net;
+mod recovery;
 mod repeats;
 mod users;
 

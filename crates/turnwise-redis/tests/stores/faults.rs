@@ -595,6 +595,26 @@ fn refusals_that_go_by_do_not_end_a_wait() {
     }
 }
 
+/// A server that takes no more connections is asked again.
+#[test]
+fn servers_with_too_many_clients_do_not_end_a_wait() {
+    let server = Server::start();
+    let locks = builder().connect(&server.url()).unwrap().locks();
+    // The one connection that stays.
+    let mut last = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let mut answers = BufReader::new(last.try_clone().unwrap()).lines();
+    let mut ask = |command: &str| {
+        last.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        answers.next().unwrap().unwrap()
+    };
+    assert_eq!(ask("CONFIG SET maxclients 1"), "+OK");
+    assert!(ask("CLIENT KILL SKIPME yes").starts_with(':'));
+    let mut waits = locks.lock_within("a", Limits::wait(Duration::from_secs(20)));
+    assert!(waits.wait_timeout(LEASE).is_none());
+    assert_eq!(ask("CONFIG SET maxclients 1000"), "+OK");
+    drop(waits.wait().unwrap());
+}
+
 /// The number of commands that a server runs, those of scripts included.
 fn commands(server: &Server) -> u64 {
     let lines = server.all("INFO commandstats\r\nQUIT", 200);

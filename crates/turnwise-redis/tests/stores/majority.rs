@@ -305,6 +305,29 @@ fn two_servers_are_gone() {
     assert!(next.fence() > fence);
 }
 
+/// Servers that refuse for a while are asked again, as long as there is time.
+#[test]
+fn refusals_that_go_by_do_not_end_a_wait() {
+    let servers = three();
+    let majority = over(&servers);
+    drop(majority.lock("a").wait().unwrap());
+    for server in &servers[..2] {
+        assert_eq!(server.ask("CONFIG SET maxmemory 1"), "+OK");
+    }
+    let refused = majority.try_lock("b").wait();
+    assert!(matches!(refused, Err(LockError::NoMajority(_))), "{refused:?}");
+    let mut waits = majority.lock_within("b", Limits::wait(Duration::from_secs(20)));
+    let refuses = |server: &Server| {
+        let lines = server.all("INFO errorstats\r\nQUIT", 20);
+        let count = lines.iter().find_map(|line| line.strip_prefix("errorstat_OOM:count="));
+        count.is_some_and(|count| count != "1")
+    };
+    until("both have refused it", || servers[..2].iter().all(refuses));
+    assert!(waits.wait_timeout(Duration::ZERO).is_none());
+    assert_eq!(servers[1].ask("CONFIG SET maxmemory 0"), "+OK");
+    waits.wait().unwrap().release().wait().unwrap();
+}
+
 #[test]
 fn answers_are_lost_between_the_rounds() {
     let servers = three();
