@@ -10,7 +10,6 @@
 // permits, each of which takes as long as the longest `Duration`, is below 2^127 of them.
 
 use std::borrow::Borrow;
-use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
@@ -20,10 +19,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use turnwise::time::{Sleep, Timers};
-use turnwise::{Actor, Limit, Reason, WaitError};
+use turnwise::{Actor, Limit, WaitError};
 
 use crate::entry_ref::EntryRef;
 use crate::limits::TimeSource;
+use crate::lock::LockError;
 use crate::map::{Entries, Map, MapEntry};
 use crate::registry::{AsKey, Own, comparing};
 use crate::user_code::{ignore, owning};
@@ -35,9 +35,8 @@ use crate::user_code::{ignore, owning};
 /// use std::time::Duration;
 /// use turnwise_locks::rate::Rate;
 ///
-/// let ten_a_second = Rate::new(10, Duration::from_secs(1))?; // and ten at once
-/// let smooth = ten_a_second.burst(1)?; // one each 100 ms
-/// # Ok::<(), turnwise_locks::rate::RateError>(())
+/// let ten_a_second = Rate::new(10, Duration::from_secs(1)); // and ten at once
+/// let smooth = ten_a_second.burst(1); // one each 100 ms
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -46,48 +45,27 @@ pub struct Rate {
     burst: u32,
 }
 
-/// The error of a request that got no permits: it has taken none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RateError {
-    /// They are there after this time, which is longer than the request was to wait.
-    Expected {
-        /// The time, from the call on.
-        wait: Duration,
-    },
-    /// The request is for more permits than there are at once.
-    TooMany {
-        /// The number that there are at once.
-        burst: u32,
-    },
-    /// A request, or a rate, is for no permits, or a rate for no time.
-    Zero,
-    /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
-    WouldBlock,
-    /// The outcome was taken by an earlier poll.
-    Taken,
-}
-
 impl Rate {
     /// This many permits in this time, all of which may be taken at once.
     ///
-    /// # Errors
-    /// [`RateError::Zero`].
-    pub fn new(permits: u32, per: Duration) -> Result<Rate, RateError> {
-        if permits == 0 || per.is_zero() {
-            return Err(RateError::Zero);
-        }
+    /// # Panics
+    /// If that is none, or no time.
+    #[track_caller]
+    pub fn new(permits: u32, per: Duration) -> Rate {
+        assert!(permits > 0 && !per.is_zero(), "a rate needs permits, and some time");
         // Rounded up: never faster.
         let period = nanos(per.as_nanos().div_ceil(u128::from(permits)));
-        Ok(Rate { period, burst: permits })
+        Rate { period, burst: permits }
     }
 
     /// At most this many permits are taken at once, whatever was left before.
     ///
-    /// # Errors
-    /// [`RateError::Zero`].
-    pub fn burst(self, permits: u32) -> Result<Rate, RateError> {
-        if permits == 0 { Err(RateError::Zero) } else { Ok(Rate { burst: permits, ..self }) }
+    /// # Panics
+    /// If that is none.
+    #[track_caller]
+    pub fn burst(self, permits: u32) -> Rate {
+        assert!(permits > 0, "a burst needs at least one permit");
+        Rate { burst: permits, ..self }
     }
 
     /// The time in which this many permits come, in nanoseconds.
@@ -114,15 +92,16 @@ fn nanos(nanos: u128) -> Duration {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_locks::rate::{Rate, RateError, RateLimits};
+/// use turnwise_locks::LockError;
+/// use turnwise_locks::rate::{Rate, RateLimits};
 ///
-/// let calls = RateLimits::new(Rate::new(2, Duration::from_secs(60))?); // of each tenant
+/// let calls = RateLimits::new(Rate::new(2, Duration::from_secs(60))); // of each tenant
 /// calls.try_acquire("ada", 1)?;
 /// calls.try_acquire("ada", 1)?;
-/// let Err(RateError::Expected { wait }) = calls.try_acquire("ada", 1) else { unreachable!() };
+/// let Err(LockError::Expected { wait, .. }) = calls.try_acquire("ada", 1) else { unreachable!() };
 /// assert!(wait <= Duration::from_secs(30)); // `Retry-After`
 /// calls.try_acquire("grace", 2)?;
-/// # Ok::<(), RateError>(())
+/// # Ok::<(), LockError>(())
 /// ```
 pub struct RateLimits<K> {
     inner: Arc<Inner<K>>,
@@ -148,7 +127,7 @@ pub struct AcquireRate<K: Eq + Hash + Send + 'static> {
 }
 
 enum Stage<K> {
-    Over(Result<(), RateError>),
+    Over(Result<(), LockError>),
     Waits(Taken<K>),
     Taken,
 }
@@ -194,12 +173,12 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// use turnwise_locks::rate::{Rate, RateLimits};
     ///
     /// let clock = VirtualClock::new();
-    /// let rate = Rate::new(1, Duration::from_secs(60))?;
+    /// let rate = Rate::new(1, Duration::from_secs(60));
     /// let mails = RateLimits::with_timers(rate, Timers::by_hand(clock.clone()));
     /// mails.try_acquire("ada@example.org", 1)?;
     /// clock.advance(Duration::from_secs(60));
     /// mails.try_acquire("ada@example.org", 1)?;
-    /// # Ok::<(), turnwise_locks::rate::RateError>(())
+    /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn with_timers(rate: Rate, timers: Timers) -> Self {
         Self::over(rate, Some(timers))
@@ -213,8 +192,13 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// Takes permits of a key that are there now. Never waits but for the short lock of a shard.
     ///
     /// # Errors
-    /// [`RateError::Expected`], [`RateError::TooMany`], [`RateError::Zero`].
-    pub fn try_acquire(&self, key: K, permits: u32) -> Result<(), RateError> {
+    /// [`LockError::Expected`]: they are there after this time. [`LockError::TooMany`]: they are
+    /// more than a burst.
+    ///
+    /// # Panics
+    /// If no permits are asked for.
+    #[track_caller]
+    pub fn try_acquire(&self, key: K, permits: u32) -> Result<(), LockError> {
         self.acquire_within(key, permits, Limit::Immediate).at_once()
     }
 
@@ -225,11 +209,11 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// use std::time::Duration;
     /// use turnwise_locks::rate::{Rate, RateLimits};
     ///
-    /// let calls = RateLimits::new(Rate::new(1_000, Duration::from_secs(1))?.burst(1)?);
+    /// let calls = RateLimits::new(Rate::new(1_000, Duration::from_secs(1)).burst(1));
     /// for _ in 0..3 {
     ///     calls.acquire("ada").wait()?; // or `.await`: one each millisecond
     /// }
-    /// # Ok::<(), turnwise_locks::rate::RateError>(())
+    /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn acquire(&self, key: K) -> AcquireRate<K> {
         self.acquire_within(key, 1, Limit::Unlimited)
@@ -237,23 +221,28 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
 
     /// Asks for permits of a key, if they are there within a time. One that would wait for longer
     /// is refused at once.
+    ///
+    /// # Panics
+    /// If no permits are asked for.
+    #[track_caller]
     pub fn acquire_within(&self, key: K, permits: u32, limit: impl Into<Limit>) -> AcquireRate<K> {
         self.acquire_of(Own(key), permits, limit)
     }
 
     /// [`acquire_within`](Self::acquire_within), by a key that is given away or borrowed.
+    #[track_caller]
     fn acquire_of<A>(&self, key: A, permits: u32, limit: impl Into<Limit>) -> AcquireRate<K>
     where
         A: AsKey<K>,
     {
-        let (key, limit) = owning(key, |_| limit.into());
+        let (key, limit) = owning(key, |_| {
+            assert!(permits > 0, "a request needs at least one permit");
+            limit.into()
+        });
         let over = |error| AcquireRate { stage: Stage::Over(Err(error)), sleep: None };
         let Rate { burst, .. } = self.inner.rate;
-        if permits == 0 {
-            return over(RateError::Zero);
-        }
         if permits > burst {
-            return over(RateError::TooMany { burst });
+            return over(LockError::TooMany { permits: burst.into() });
         }
         let patience = match limit {
             Limit::Unlimited => Duration::MAX,
@@ -263,7 +252,9 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
         let (key, hash) = owning(key, |key| self.inner.full_at.hash_of(key));
         let stage = match self.inner.take(hash, key, permits, patience) {
             RateOutcome::Now => Stage::Over(Ok(())),
-            RateOutcome::Expected(wait) => Stage::Over(Err(RateError::Expected { wait })),
+            RateOutcome::Expected(wait) => {
+                Stage::Over(Err(LockError::Expected { wait, key: None }))
+            }
             RateOutcome::Later { key, full_at, at } => {
                 let inner = self.inner.clone();
                 Stage::Waits(Taken { inner, hash, key, permits, full_at, at })
@@ -280,11 +271,11 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// use std::time::Duration;
     /// use turnwise_locks::rate::{Rate, RateLimits};
     ///
-    /// let calls = RateLimits::<String>::new(Rate::new(2, Duration::from_secs(60))?);
+    /// let calls = RateLimits::<String>::new(Rate::new(2, Duration::from_secs(60)));
     /// calls.entry_ref("ada").try_acquire(1)?;
     /// calls.entry_ref("ada").try_acquire(1)?; // no clone: it is known
     /// assert!(calls.entry_ref("ada").try_acquire(1).is_err());
-    /// # Ok::<(), turnwise_locks::rate::RateError>(())
+    /// # Ok::<(), turnwise_locks::LockError>(())
     /// ```
     pub fn entry_ref<'a, Q>(&'a self, key: &'a Q) -> EntryRef<'a, Self, Q>
     where
@@ -324,7 +315,7 @@ where
     ///
     /// # Errors
     /// As there.
-    pub fn try_acquire(self, permits: u32) -> Result<(), RateError> {
+    pub fn try_acquire(self, permits: u32) -> Result<(), LockError> {
         self.acquire_within(permits, Limit::Immediate).at_once()
     }
 
@@ -416,7 +407,7 @@ impl<K: Eq + Hash> Taken<K> {
 
 impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
     /// The outcome of a request that does not wait.
-    fn at_once(mut self) -> Result<(), RateError> {
+    fn at_once(mut self) -> Result<(), LockError> {
         match std::mem::replace(&mut self.stage, Stage::Taken) {
             Stage::Over(outcome) => outcome,
             _ => unreachable!("what does not wait is over"),
@@ -435,11 +426,11 @@ impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
     /// Waits until the permits are there. May block.
     ///
     /// # Errors
-    /// See [`RateError`]: no permits are taken.
-    pub fn wait(mut self) -> Result<(), RateError> {
+    /// See [`LockError`]: no permits are taken.
+    pub fn wait(mut self) -> Result<(), LockError> {
         let taken = match std::mem::replace(&mut self.stage, Stage::Taken) {
             Stage::Over(outcome) => return outcome,
-            Stage::Taken => return Err(RateError::Taken),
+            Stage::Taken => return Err(LockError::Taken),
             Stage::Waits(taken) => taken,
         };
         loop {
@@ -453,7 +444,7 @@ impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
                 Err(WaitError::TimedOut(_)) => {}
                 _ => {
                     self.stage = Stage::Waits(taken);
-                    return Err(RateError::WouldBlock);
+                    return Err(LockError::WouldBlock);
                 }
             }
         }
@@ -461,7 +452,7 @@ impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
 }
 
 impl<K: Eq + Hash + Send + 'static> Future for AcquireRate<K> {
-    type Output = Result<(), RateError>;
+    type Output = Result<(), LockError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
@@ -479,7 +470,7 @@ impl<K: Eq + Hash + Send + 'static> Future for AcquireRate<K> {
         }
         match std::mem::replace(&mut this.stage, Stage::Taken) {
             Stage::Over(outcome) => Poll::Ready(outcome),
-            _ => Poll::Ready(Err(RateError::Taken)),
+            _ => Poll::Ready(Err(LockError::Taken)),
         }
     }
 }
@@ -521,17 +512,3 @@ impl<K: Eq + Hash + Send + 'static> fmt::Debug for AcquireRate<K> {
         f.debug_struct("AcquireRate").field("ready", &self.is_ready()).finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for RateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RateError::Expected { wait } => write!(f, "the rate is used up for {wait:?}"),
-            RateError::TooMany { burst } => write!(f, "there are {burst} permits at once"),
-            RateError::Zero => f.write_str("a rate needs permits, and some time"),
-            RateError::WouldBlock => Reason::WouldBlock.fmt(f),
-            RateError::Taken => f.write_str("the outcome was taken before"),
-        }
-    }
-}
-
-impl Error for RateError {}

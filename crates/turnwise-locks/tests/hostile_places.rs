@@ -34,7 +34,7 @@ use turnwise::time::Timers;
 use turnwise::{Clock, MonotonicClock, ThreadPool, VirtualClock};
 use turnwise_locks::admission::{Admission, Admitted, Apply, CommitError, Fault, Ledger, Refused};
 use turnwise_locks::slots::{AcquireSlot, SlotRun};
-use turnwise_locks::ticks::{Attendance, OncePerTick, Schedule, TickNumber};
+use turnwise_locks::ticks::{Attendance, OncePerTick, Schedule};
 use turnwise_locks::{Limits, Slot, SlotId, SlotPool};
 
 const SLOTS: usize = 3;
@@ -170,7 +170,7 @@ struct World {
     again: Mutex<HashSet<u32>>,
     told: Mutex<Vec<(u32, Verdict)>>,
     disk: Arc<Mutex<Vec<(u32, u64)>>>,
-    ran: Mutex<HashSet<(usize, TickNumber)>>,
+    ran: Mutex<HashSet<(usize, u64)>>,
     lying: Mutex<Vec<Thing>>,
     fuel: AtomicIsize,
     done: AtomicBool,

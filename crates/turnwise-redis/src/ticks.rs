@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::AskError;
-pub use turnwise_locks::ticks::{Schedule, TickNumber};
+pub use turnwise_locks::ticks::Schedule;
 
 use crate::attempt::{Acquire, Caller};
 use crate::business::Handles;
@@ -81,14 +81,14 @@ pub enum NotMine {
     /// The tick has run, or runs, elsewhere.
     Taken {
         /// The number of the tick.
-        tick: TickNumber,
+        tick: u64,
         /// The time until the next tick.
         next: Duration,
     },
     /// A run of an earlier tick has not ended.
     StillRunning {
         /// The number of that tick.
-        tick: TickNumber,
+        tick: u64,
         /// The time until the next tick.
         next: Duration,
     },
@@ -157,7 +157,7 @@ impl OncePerTick {
     ///
     /// # Panics
     /// With the job's own panic.
-    pub fn try_run<R>(&self, job: &str, f: impl FnOnce(TickNumber) -> R) -> Result<R, NotMine> {
+    pub fn try_run<R>(&self, job: &str, f: impl FnOnce(u64) -> R) -> Result<R, NotMine> {
         let run = self.take(job).wait().map_err(|why| self.until(why))?;
         Ok(f(run.tick()))
     }
@@ -170,7 +170,7 @@ impl OncePerTick {
     pub async fn try_run_async<R>(
         &self,
         job: &str,
-        f: impl AsyncFnOnce(TickNumber) -> R,
+        f: impl AsyncFnOnce(u64) -> R,
     ) -> Result<R, NotMine> {
         let run = self.take(job).await.map_err(|why| self.until(why))?;
         Ok(f(run.tick()).await)
@@ -239,7 +239,7 @@ impl std::error::Error for JobError {}
 #[derive(Debug)]
 #[must_use = "the run ends when this is dropped"]
 pub struct JobRun {
-    tick: TickNumber,
+    tick: u64,
     guard: Guard,
 }
 
@@ -320,19 +320,17 @@ async fn take(
     Err(match request.ask(&caller, step, client.patience()).await? {
         Answer::Mine { tick, fence } => {
             let guard = Guard::of_run(request, name, fence, sent);
-            return Ok(JobRun { tick: TickNumber(tick), guard });
+            return Ok(JobRun { tick, guard });
         }
-        Answer::StillRunning { tick, next } => {
-            NotMine::StillRunning { tick: TickNumber(tick), next }
-        }
-        Answer::Taken { tick, next } => NotMine::Taken { tick: TickNumber(tick), next },
+        Answer::StillRunning { tick, next } => NotMine::StillRunning { tick, next },
+        Answer::Taken { tick, next } => NotMine::Taken { tick, next },
         _ => NotMine::Failed(LockError::Closed),
     })
 }
 
 impl JobRun {
     /// The number of the tick.
-    pub fn tick(&self) -> TickNumber {
+    pub fn tick(&self) -> u64 {
         self.tick
     }
 

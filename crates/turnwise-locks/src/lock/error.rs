@@ -24,7 +24,8 @@ pub enum LockError {
         key: Option<Arc<str>>,
     },
     /// It would not come in time, as far as is known: see
-    /// [`Limits::refuse_early`](crate::Limits::refuse_early).
+    /// [`Limits::refuse_early`](crate::Limits::refuse_early). Of a
+    /// [rate](crate::rate::RateLimits), that is known.
     Expected {
         /// The time that it would take.
         wait: Duration,
@@ -45,9 +46,9 @@ pub enum LockError {
     Closed,
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
     WouldBlock,
-    /// The request is for more permits than there are in all.
+    /// The request is for more permits than there are in all; of a rate, at once.
     TooMany {
-        /// The number of permits in all.
+        /// The number of those.
         permits: u64,
     },
     /// The outcome was taken by an earlier poll.

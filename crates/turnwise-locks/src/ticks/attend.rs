@@ -18,7 +18,7 @@ use std::time::Duration;
 use turnwise::time::{Timer, Timers};
 use turnwise::{Actor, PanicPolicy};
 
-use super::{Other, Shared, TickNumber};
+use super::{Other, Shared};
 use crate::sync::Mutex;
 use crate::user_code::{catch, discard, owning};
 
@@ -60,10 +60,10 @@ const SOONEST: Duration = Duration::from_secs(1);
 pub(super) fn attend(
     shared: &Arc<Shared>,
     job: &str,
-    f: impl FnMut(TickNumber) + Send + 'static,
+    f: impl FnMut(u64) + Send + 'static,
 ) -> Attendance {
     let shared = shared.clone();
-    let (f, TickNumber(seen)) = owning(f, |_| shared.tick());
+    let (f, seen) = owning(f, |_| shared.tick());
     let mut attendant = Actor::builder().name("attendance").panic_policy(PanicPolicy::Resume);
     if let Some(executor) = shared.executor.clone() {
         attendant = attendant.executor(executor);
@@ -119,7 +119,7 @@ impl fmt::Debug for Attendance {
 /// Arms the timer for the next tick (ATTEND-1, ATTEND-3).
 fn arm<F>(alarm: &Arc<Alarm>, attendant: &Actor<Attendant<F>>)
 where
-    F: FnMut(TickNumber) + Send + 'static,
+    F: FnMut(u64) + Send + 'static,
 {
     let shared = &alarm.shared;
     // What panics here is asked again in a minute.
@@ -154,7 +154,7 @@ where
 /// One look of the attendant's.
 fn look<F>(alarm: &Weak<Alarm>, me: &Actor<Attendant<F>>, attendant: &mut Attendant<F>)
 where
-    F: FnMut(TickNumber) + Send + 'static,
+    F: FnMut(u64) + Send + 'static,
 {
     let Some(alarm) = alarm.upgrade() else { return };
     if alarm.state.lock().ended {
@@ -162,13 +162,13 @@ where
     }
     let shared = &alarm.shared;
     let now = catch(|| shared.tick());
-    if let Ok(TickNumber(now)) = now.map_err(discard) {
+    if let Ok(now) = now.map_err(discard) {
         attendant.run(now, &alarm);
     }
     arm(&alarm, me);
 }
 
-impl<F: FnMut(TickNumber)> Attendant<F> {
+impl<F: FnMut(u64)> Attendant<F> {
     /// Runs the tick, and those missed before it, as far as they can be had.
     fn run(&mut self, now: u64, alarm: &Alarm) {
         let most = u64::from(alarm.shared.catch_up);
@@ -177,7 +177,7 @@ impl<F: FnMut(TickNumber)> Attendant<F> {
             if alarm.state.lock().ended {
                 return;
             }
-            let running = match alarm.shared.take(&self.job, TickNumber(number)) {
+            let running = match alarm.shared.take(&self.job, number) {
                 Ok(running) => running,
                 Err(Other::Runs(_)) => return,
                 Err(Other::Taken) => {
@@ -189,7 +189,7 @@ impl<F: FnMut(TickNumber)> Attendant<F> {
             // Ordering: Relaxed. A count, by which nothing is published.
             alarm.runs.fetch_add(1, Ordering::Relaxed);
             let f = &mut self.f;
-            if let Err(payload) = catch(|| f(TickNumber(number))) {
+            if let Err(payload) = catch(|| f(number)) {
                 discard(payload);
                 // Ordering: Relaxed. As above.
                 alarm.panics.fetch_add(1, Ordering::Relaxed);

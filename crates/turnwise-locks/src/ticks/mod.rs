@@ -35,7 +35,7 @@ use turnwise::Executor;
 use turnwise::time::Timers;
 
 pub use attend::Attendance;
-pub use schedule::{Schedule, TickNumber};
+pub use schedule::Schedule;
 
 use crate::sync::Mutex;
 use crate::user_code::owning;
@@ -103,7 +103,7 @@ pub enum NotMine {
     /// Somebody has had this tick, or a later one.
     Taken {
         /// The tick that is over for this job.
-        tick: TickNumber,
+        tick: u64,
         /// The time until the next tick begins. A [nearest](OncePerTick::nearest) one may be had
         /// half a step before.
         next: Duration,
@@ -112,7 +112,7 @@ pub enum NotMine {
     /// attempt in it may have it.
     StillRunning {
         /// The tick that is under way.
-        tick: TickNumber,
+        tick: u64,
         /// The time until the next tick begins.
         next: Duration,
     },
@@ -136,7 +136,7 @@ enum Other {
     /// It is another's, or a later one is.
     Taken,
     /// The run of this one is under way.
-    Runs(TickNumber),
+    Runs(u64),
 }
 
 impl OncePerTick {
@@ -187,16 +187,16 @@ impl OncePerTick {
     /// ```
     /// use std::time::Duration;
     /// use turnwise::{Clock, VirtualClock};
-    /// use turnwise_locks::ticks::{OncePerTick, Schedule, TickNumber};
+    /// use turnwise_locks::ticks::{OncePerTick, Schedule};
     ///
     /// let clock = VirtualClock::new();
     /// let wall = clock.clone();
     /// let schedule = Schedule::every(Duration::from_secs(60));
     /// let jobs = OncePerTick::new(schedule).wall(move || wall.now());
-    /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(TickNumber(0)));
+    /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(0));
     /// assert!(jobs.try_run("report", |tick| tick).is_err());
     /// clock.advance(Duration::from_secs(60));
-    /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(TickNumber(1)));
+    /// assert_eq!(jobs.try_run("report", |tick| tick), Ok(1));
     /// ```
     #[must_use]
     pub fn wall(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
@@ -233,7 +233,7 @@ impl OncePerTick {
     /// # Panics
     /// With the job's own panic, or that of the wall clock or the schedule; with one of those, no
     /// tick is used.
-    pub fn try_run<R>(&self, job: &str, f: impl FnOnce(TickNumber) -> R) -> Result<R, NotMine> {
+    pub fn try_run<R>(&self, job: &str, f: impl FnOnce(u64) -> R) -> Result<R, NotMine> {
         let (f, began) = owning(f, |_| self.shared.begin(job));
         let (_running, tick) = began?;
         Ok(f(tick))
@@ -250,7 +250,7 @@ impl OncePerTick {
     pub async fn try_run_async<R>(
         &self,
         job: &str,
-        f: impl AsyncFnOnce(TickNumber) -> R,
+        f: impl AsyncFnOnce(u64) -> R,
     ) -> Result<R, NotMine> {
         let (f, began) = owning(f, |_| self.shared.begin(job));
         let (_running, tick) = began?;
@@ -277,7 +277,7 @@ impl OncePerTick {
     /// use turnwise::executor::DrainQueue;
     /// use turnwise::time::Timers;
     /// use turnwise::{Clock, VirtualClock};
-    /// use turnwise_locks::ticks::{OncePerTick, Schedule, TickNumber};
+    /// use turnwise_locks::ticks::{OncePerTick, Schedule};
     ///
     /// let (clock, queue) = (VirtualClock::new(), DrainQueue::new());
     /// let (wall, timers) = (clock.clone(), Timers::by_hand(clock.clone()));
@@ -291,11 +291,11 @@ impl OncePerTick {
     /// clock.advance(Duration::from_secs(60));
     /// timers.run_due();
     /// queue.run_until_idle();
-    /// assert_eq!(rx.try_recv(), Ok(TickNumber(1)));
+    /// assert_eq!(rx.try_recv(), Ok(1));
     /// drop(attendance);
     /// assert!(timers.is_empty());
     /// ```
-    pub fn attend(&self, job: &str, f: impl FnMut(TickNumber) + Send + 'static) -> Attendance {
+    pub fn attend(&self, job: &str, f: impl FnMut(u64) + Send + 'static) -> Attendance {
         attend::attend(&self.shared, job, f)
     }
 
@@ -309,22 +309,22 @@ impl OncePerTick {
 
 impl Shared {
     /// The present tick. Runs user code.
-    fn tick(&self) -> TickNumber {
+    fn tick(&self) -> u64 {
         self.schedule.tick_at((self.wall)())
     }
 
     /// The tick that a call belongs to, and the time until the next one begins. Runs user code.
-    fn tick_of_call(&self) -> (TickNumber, Duration) {
+    fn tick_of_call(&self) -> (u64, Duration) {
         let now = (self.wall)();
         let (number, next) = match self.nearest {
             true => self.schedule.look_nearest(now),
             false => self.schedule.look(now),
         };
-        (TickNumber(number), next.saturating_sub(now))
+        (number, next.saturating_sub(now))
     }
 
     /// Takes the tick of a call.
-    fn begin(&self, job: &str) -> Result<(Running, TickNumber), NotMine> {
+    fn begin(&self, job: &str) -> Result<(Running, u64), NotMine> {
         let (tick, next) = self.tick_of_call();
         let running = self.take(job, tick).map_err(|other| match other {
             Other::Taken => NotMine::Taken { tick, next },
@@ -334,13 +334,12 @@ impl Shared {
     }
 
     /// Takes this tick of the job, if it can be had (TICKS-1).
-    fn take(&self, job: &str, tick: TickNumber) -> Result<Running, Other> {
-        let TickNumber(number) = tick;
+    fn take(&self, job: &str, number: u64) -> Result<Running, Other> {
         let mut book = self.book.lock();
         match book.jobs.get(job) {
             Some(known) if Some(number) <= known.last => return Err(Other::Taken),
             Some(&JobRecord { last: Some(last), running }) if running > 0 && !self.overlap => {
-                return Err(Other::Runs(TickNumber(last)));
+                return Err(Other::Runs(last));
             }
             None if Some(number) <= book.floor => return Err(Other::Taken),
             _ => {}

@@ -4,27 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of a tick: it grows with time, and names the tick among all contenders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TickNumber(pub u64);
-
-impl fmt::Display for TickNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Cuts time into ticks: from the time since the Unix epoch to the number of a tick.
+/// Cuts time into ticks: from the time since the Unix epoch to the number of a tick. That grows with
+/// time, and names the tick among all contenders.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_locks::ticks::{Schedule, TickNumber};
+/// use turnwise_locks::ticks::Schedule;
 ///
 /// let hour = Duration::from_secs(3600);
 /// let nightly = Schedule::every(24 * hour).offset(3 * hour); // at three, UTC
-/// assert_eq!(nightly.tick_at(2 * 24 * hour + 4 * hour), TickNumber(2));
-/// assert_eq!(nightly.tick_at(2 * 24 * hour + 2 * hour), TickNumber(1));
+/// assert_eq!(nightly.tick_at(2 * 24 * hour + 4 * hour), 2);
+/// assert_eq!(nightly.tick_at(2 * 24 * hour + 2 * hour), 1);
 /// ```
 #[derive(Clone)]
 pub struct Schedule(ScheduleKind);
@@ -75,7 +66,7 @@ impl Schedule {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::ticks::{Schedule, TickNumber};
+    /// use turnwise_locks::ticks::Schedule;
     ///
     /// // At ten and at twenty seconds of each minute.
     /// let twice = Schedule::from_fn(|time| {
@@ -87,15 +78,15 @@ impl Schedule {
     ///     };
     ///     (number, Duration::from_secs(60 * minute + next))
     /// });
-    /// assert_eq!(twice.tick_at(Duration::from_secs(75)), TickNumber(3));
+    /// assert_eq!(twice.tick_at(Duration::from_secs(75)), 3);
     /// ```
     pub fn from_fn(cut: impl Fn(Duration) -> (u64, Duration) + Send + Sync + 'static) -> Schedule {
         Schedule(ScheduleKind::Own(Arc::new(cut)))
     }
 
-    /// The tick of this time since the epoch.
-    pub fn tick_at(&self, time: Duration) -> TickNumber {
-        TickNumber(self.look(time).0)
+    /// The number of the tick of this time since the epoch.
+    pub fn tick_at(&self, time: Duration) -> u64 {
+        self.look(time).0
     }
 
     /// The tick that begins nearest to this time since the epoch. Of a schedule
@@ -104,15 +95,15 @@ impl Schedule {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use turnwise_locks::ticks::{Schedule, TickNumber};
+    /// use turnwise_locks::ticks::Schedule;
     ///
     /// let hourly = Schedule::every(Duration::from_secs(3600));
     /// let early = Duration::from_millis(3_599_990); // ten milliseconds before one o'clock
-    /// assert_eq!(hourly.tick_at(early), TickNumber(0));
-    /// assert_eq!(hourly.nearest_tick_at(early), TickNumber(1));
+    /// assert_eq!(hourly.tick_at(early), 0);
+    /// assert_eq!(hourly.nearest_tick_at(early), 1);
     /// ```
-    pub fn nearest_tick_at(&self, time: Duration) -> TickNumber {
-        TickNumber(self.look_nearest(time).0)
+    pub fn nearest_tick_at(&self, time: Duration) -> u64 {
+        self.look_nearest(time).0
     }
 
     /// The time between its ticks, and when tick 0 begins, after the epoch. `None` of a schedule

@@ -16,7 +16,7 @@ use std::time::Duration;
 use turnwise::time::Timers;
 use turnwise::{Clock, MonotonicClock, promise};
 use turnwise_locks::rate::{Rate, RateLimits};
-use turnwise_locks::ticks::{OncePerTick, Schedule, TickNumber};
+use turnwise_locks::ticks::{OncePerTick, Schedule};
 use turnwise_locks::{Keyed, Limits, LockError, Locks, Mutexes, Run, RwLocks, SlotPool};
 
 use crate::common::{must_end, until};
@@ -296,7 +296,7 @@ fn a_rate_and_a_value_drop_their_key_before_a_panic() {
         type Calls = fn(Key);
         const CALLS: &[Call<Calls>] = &[
             ("rate", |key| {
-                let limits = RateLimits::new(Rate::new(9, HOUR).unwrap());
+                let limits = RateLimits::new(Rate::new(9, HOUR));
                 limits.try_acquire(Key(1, None), 1).unwrap();
                 BROKEN.set(Some(Broken::Eq));
                 drop(limits.try_acquire(key, 1));
@@ -426,7 +426,7 @@ fn a_job_of_a_tick_is_dropped_before_the_panic_of_the_wall_clock() {
     const CALLS: &[Call<Calls>] = &[
         ("try_run", |jobs, loud| _ = jobs.try_run("job", |_| drop(loud))),
         ("attend", |jobs, loud| {
-            drop(jobs.attend("job", move |_: TickNumber| _ = &loud));
+            drop(jobs.attend("job", move |_: u64| _ = &loud));
         }),
     ];
     must_end(|| {

@@ -1,6 +1,7 @@
 //! Rates by key.
 
 use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use turnwise::time::Timers;
 use turnwise::{Actor, ThreadPool, VirtualClock};
-use turnwise_locks::rate::{AcquireRate, Rate, RateError, RateLimits};
+use turnwise_locks::LockError;
+use turnwise_locks::rate::{AcquireRate, Rate, RateLimits};
 
 use crate::common::{Wakes, must_end, poll, until};
 
@@ -22,7 +24,7 @@ fn by_hand(rate: Rate) -> (VirtualClock, Timers, RateLimits<u32>) {
 }
 
 fn rate(permits: u32, per: Duration) -> Rate {
-    Rate::new(permits, per).unwrap()
+    Rate::new(permits, per)
 }
 
 proptest! {
@@ -36,7 +38,7 @@ proptest! {
         steps in proptest::collection::vec((0_u64..400, 1_u32..4, 0_u64..3_000), 1..60),
     ) {
         let period = SECOND.div_ceil_by(permits);
-        let (clock, _timers, limits) = by_hand(rate(permits, SECOND).burst(burst).unwrap());
+        let (clock, _timers, limits) = by_hand(rate(permits, SECOND).burst(burst));
         let mut now = Duration::ZERO;
         let (mut taken, mut waiting) = (Vec::new(), Vec::new());
         for (later, wanted, patience) in steps {
@@ -46,24 +48,24 @@ proptest! {
             let available = limits.available(&1);
             let mut asked = limits.acquire_within(1, wanted, patience);
             if wanted > burst {
-                prop_assert_eq!(asked.wait(), Err(RateError::TooMany { burst }));
+                prop_assert_eq!(asked.wait(), Err(LockError::TooMany { permits: burst.into() }));
                 continue;
             }
             prop_assert_eq!(asked.is_ready() && available >= wanted, available >= wanted);
             let mut at = now;
             match poll(&mut asked, &Wakes::new().waker()) {
                 Some(Ok(())) => {}
-                Some(Err(RateError::Expected { wait })) => {
+                Some(Err(LockError::Expected { wait, .. })) => {
                     prop_assert!(wait > patience);
                     // Not sooner, and then.
                     let early = limits.acquire_within(1, wanted, wait - Duration::from_nanos(1));
-                    prop_assert_eq!(early.wait(), Err(RateError::Expected { wait }));
+                    prop_assert_eq!(early.wait(), Err(LockError::Expected { wait, key: None }));
                     continue;
                 }
                 Some(other) => prop_assert!(false, "{:?}", other),
                 None => {
                     let refused = limits.acquire_within(1, wanted, Duration::ZERO).wait();
-                    let Err(RateError::Expected { wait }) = refused else { panic!("{refused:?}") };
+                    let Err(LockError::Expected { wait, .. }) = refused else { panic!("{refused:?}") };
                     at = now + wait - period * wanted;
                     prop_assert!(at <= now + patience);
                     waiting.push(asked);
@@ -98,7 +100,7 @@ fn requests_go_in_the_order_of_the_calls() {
     let (clock, timers, limits) = by_hand(rate(1, SECOND));
     limits.try_acquire(1, 1).unwrap();
     let mut all: Vec<_> = (0..3).map(|_| limits.acquire(1)).collect();
-    assert_eq!(limits.try_acquire(1, 1), Err(RateError::Expected { wait: 4 * SECOND }));
+    assert_eq!(limits.try_acquire(1, 1), Err(LockError::Expected { wait: 4 * SECOND, key: None }));
     limits.try_acquire(2, 1).unwrap();
     let wakes: Vec<_> = (0..3).map(|_| Wakes::new()).collect();
     for (asked, wakes) in all.iter_mut().zip(&wakes) {
@@ -110,7 +112,7 @@ fn requests_go_in_the_order_of_the_calls() {
         let woken: Vec<_> = wakes.iter().map(Wakes::count).collect();
         assert_eq!(woken, (0..3).map(|n| usize::from(n <= turn)).collect::<Vec<_>>());
         assert_eq!(poll(&mut all[turn], &wakes[turn].waker()), Some(Ok(())));
-        assert_eq!(poll(&mut all[turn], &wakes[turn].waker()), Some(Err(RateError::Taken)));
+        assert_eq!(poll(&mut all[turn], &wakes[turn].waker()), Some(Err(LockError::Taken)));
     }
     assert!(timers.is_empty());
 }
@@ -125,11 +127,11 @@ fn what_is_given_up_last_is_given_back() {
     drop(polled);
     assert!(timers.is_empty());
     drop(last);
-    assert_eq!(limits.try_acquire(1, 1), Err(RateError::Expected { wait: 2 * SECOND }));
+    assert_eq!(limits.try_acquire(1, 1), Err(LockError::Expected { wait: 2 * SECOND, key: None }));
     // Others came after it: their times stay.
     let next = limits.acquire(1);
     drop(first);
-    assert_eq!(limits.try_acquire(1, 1), Err(RateError::Expected { wait: 3 * SECOND }));
+    assert_eq!(limits.try_acquire(1, 1), Err(LockError::Expected { wait: 3 * SECOND, key: None }));
     clock.advance(2 * SECOND);
     assert_eq!(next.wait(), Ok(()));
     // One whose time has come counts, whether it was looked at or not.
@@ -176,23 +178,24 @@ fn keys_that_are_whole_again_are_forgotten() {
 
 #[test]
 fn wrong_numbers_are_refused() {
-    assert_eq!(Rate::new(0, SECOND), Err(RateError::Zero));
-    assert_eq!(Rate::new(1, Duration::ZERO), Err(RateError::Zero));
-    assert_eq!(rate(3, SECOND).burst(0), Err(RateError::Zero));
     let (_clock, _timers, limits) = by_hand(rate(3, SECOND));
-    assert_eq!(limits.try_acquire(1, 0), Err(RateError::Zero));
-    assert_eq!(limits.acquire_within(1, 4, SECOND).wait(), Err(RateError::TooMany { burst: 3 }));
+    let panics = |f: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
+    panics(&|| _ = Rate::new(0, SECOND));
+    panics(&|| _ = Rate::new(1, Duration::ZERO));
+    panics(&|| _ = rate(3, SECOND).burst(0));
+    panics(&|| _ = limits.try_acquire(1, 0));
+    assert_eq!(limits.acquire_within(1, 4, SECOND).wait(), Err(LockError::TooMany { permits: 3 }));
     assert_eq!(limits.known(), 0);
     // Times that no clock shows.
     let (_clock, _timers, limits) = by_hand(rate(1, Duration::MAX));
     limits.try_acquire(1, 1).unwrap();
-    assert!(matches!(limits.acquire(1).wait(), Err(RateError::Expected { .. })));
+    assert!(matches!(limits.acquire(1).wait(), Err(LockError::Expected { .. })));
 }
 
 #[test]
 fn a_wait_ends_by_the_clock_and_on_a_worker() {
     must_end(|| {
-        let limits = RateLimits::new(rate(1_000, SECOND).burst(1).unwrap());
+        let limits = RateLimits::new(rate(1_000, SECOND).burst(1));
         for _ in 0..5 {
             limits.acquire("a").wait().unwrap();
         }
@@ -208,9 +211,9 @@ fn a_wait_ends_by_the_clock_and_on_a_worker() {
 /// Permits that never come are not said to be there now.
 #[test]
 fn once_for_ever_is_never_again() {
-    let limits = RateLimits::new(Rate::new(1, Duration::MAX).unwrap());
+    let limits = RateLimits::new(Rate::new(1, Duration::MAX));
     limits.try_acquire(1, 1).unwrap();
-    let never = Err(RateError::Expected { wait: Duration::MAX });
+    let never = Err(LockError::Expected { wait: Duration::MAX, key: None });
     assert_eq!(limits.try_acquire(1, 1), never);
     assert_eq!(limits.acquire(1).wait(), never);
     assert_eq!(limits.available(&1), 0);
@@ -221,19 +224,19 @@ fn once_for_ever_is_never_again() {
 fn a_permit_that_is_available_is_granted() {
     for (burst, per) in [(1, SECOND), (2, Duration::MAX), (3, Duration::MAX / 2), (3, 2 * SECOND)] {
         for passed in [Duration::ZERO, SECOND, Duration::MAX / 2, Duration::MAX] {
-            let (clock, _timers, limits) = by_hand(rate(1, per).burst(burst).unwrap());
+            let (clock, _timers, limits) = by_hand(rate(1, per).burst(burst));
             clock.advance(passed);
             for left in (0..burst).rev() {
                 assert_eq!(limits.try_acquire(1, 1), Ok(()), "{burst} in {per:?} at {passed:?}");
                 assert_eq!(limits.available(&1), left);
             }
-            assert!(matches!(limits.try_acquire(1, 1), Err(RateError::Expected { .. })));
+            assert!(matches!(limits.try_acquire(1, 1), Err(LockError::Expected { .. })));
             assert_eq!(limits.try_acquire(2, burst), Ok(()));
             assert_eq!((limits.available(&2), limits.available(&3)), (0, burst));
         }
     }
     let (_clock, _timers, limits) = by_hand(rate(u32::MAX, Duration::MAX));
-    let slow = rate(1, Duration::MAX).burst(u32::MAX).unwrap();
+    let slow = rate(1, Duration::MAX).burst(u32::MAX);
     let (_clock, _timers, slowest) = by_hand(slow);
     for limits in [limits, slowest] {
         assert_eq!(limits.try_acquire(1, u32::MAX - 1), Ok(()));
@@ -268,7 +271,7 @@ fn a_request_that_is_dropped_inside_an_eq_gives_back() {
         limits.try_acquire(key.clone(), 1).unwrap();
         let waiting = limits.acquire(key.clone());
         *key.0.lock().unwrap() = Some(waiting);
-        let wait = |wait| Err(RateError::Expected { wait });
+        let wait = |wait| Err(LockError::Expected { wait, key: None });
         assert_eq!(limits.try_acquire(key.clone(), 1), wait(2 * SECOND));
         // A pool gives it back.
         until(|| limits.try_acquire(key.clone(), 1) == wait(SECOND));

@@ -14,7 +14,7 @@ use std::time::Duration;
 use turnwise::executor::DrainQueue;
 use turnwise::time::Timers;
 use turnwise::{Clock, VirtualClock};
-use turnwise_locks::ticks::{Attendance, NotMine, OncePerTick, Schedule, TickNumber};
+use turnwise_locks::ticks::{Attendance, NotMine, OncePerTick, Schedule};
 
 use crate::common::must_end;
 
@@ -57,12 +57,12 @@ fn twelve_contenders_a_thousand_ticks() {
                         let jitter = (contender * 7_919 + tick * 104_729) % 50;
                         (0..16 * jitter).for_each(|_| hint::spin_loop());
                         now.fetch_add(jitter, SeqCst);
-                        let ran = jobs.try_run("job", |TickNumber(tick)| {
+                        let ran = jobs.try_run("job", |tick| {
                             *runs.lock().unwrap().entry(tick).or_default() += 1;
                         });
                         match ran {
                             Ok(()) => {}
-                            Err(NotMine::Taken { tick: TickNumber(at), .. }) => {
+                            Err(NotMine::Taken { tick: at, .. }) => {
                                 assert_eq!(at, tick)
                             }
                             Err(NotMine::StillRunning { .. }) => panic!("of which tick?"),
@@ -79,18 +79,18 @@ fn twelve_contenders_a_thousand_ticks() {
 
 /// The outcome of an attempt in a tick that is over for the job.
 fn taken<R>(tick: u64, next: Duration) -> Result<R, NotMine> {
-    Err(NotMine::Taken { tick: TickNumber(tick), next })
+    Err(NotMine::Taken { tick, next })
 }
 
 #[test]
 fn a_late_contender_does_not_run_a_quick_job_again() {
     let (jobs, clock) = by_hand(false);
-    assert_eq!(jobs.try_run("job", |tick| tick), Ok(TickNumber(0)));
+    assert_eq!(jobs.try_run("job", |tick| tick), Ok(0));
     clock.advance(STEP - Duration::from_nanos(1));
     assert_eq!(jobs.try_run("job", |_| ()), taken(0, Duration::from_nanos(1)));
-    assert_eq!(jobs.try_run("other", |tick| tick), Ok(TickNumber(0)));
+    assert_eq!(jobs.try_run("other", |tick| tick), Ok(0));
     clock.advance(Duration::from_nanos(1));
-    assert_eq!(jobs.clone().try_run("job", |tick| tick), Ok(TickNumber(1)));
+    assert_eq!(jobs.clone().try_run("job", |tick| tick), Ok(1));
 }
 
 #[test]
@@ -100,12 +100,12 @@ fn a_long_run_is_not_overlapped() {
         assert_eq!(jobs.try_run("job", |_| ()), taken(0, STEP));
         clock.advance(2 * STEP);
         clock.advance(STEP / 4);
-        let still = NotMine::StillRunning { tick: TickNumber(0), next: STEP * 3 / 4 };
+        let still = NotMine::StillRunning { tick: 0, next: STEP * 3 / 4 };
         assert_eq!(jobs.try_run("job", |_| ()), Err(still));
     })
     .unwrap();
     // The tick in which it ended is free.
-    assert_eq!(jobs.try_run("job", |tick| tick), Ok(TickNumber(2)));
+    assert_eq!(jobs.try_run("job", |tick| tick), Ok(2));
 }
 
 /// The tick is used, and the run ends with its future.
@@ -118,12 +118,12 @@ fn an_awaited_run_lasts_until_its_end_or_its_drop() {
     assert_eq!(run.as_mut().poll(&mut cx), Poll::Pending);
     assert_eq!(jobs.try_run("job", |_| ()), taken(0, STEP));
     clock.advance(STEP);
-    let still = NotMine::StillRunning { tick: TickNumber(0), next: STEP };
+    let still = NotMine::StillRunning { tick: 0, next: STEP };
     let mut late = pin!(jobs.try_run_async("job", async |_| ()));
     assert_eq!(late.as_mut().poll(&mut cx), Poll::Ready(Err(still)));
     drop(run);
     let mut next = pin!(jobs.try_run_async("job", async |tick| tick));
-    assert_eq!(next.as_mut().poll(&mut cx), Poll::Ready(Ok(TickNumber(1))));
+    assert_eq!(next.as_mut().poll(&mut cx), Poll::Ready(Ok(1)));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn an_overlap_can_be_allowed() {
         assert_eq!(jobs.try_run("job", |_| ()), taken(1, STEP));
         inner
     });
-    assert_eq!(inner, Ok(Ok(TickNumber(1))));
+    assert_eq!(inner, Ok(Ok(1)));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_panic_uses_the_tick_and_no_more() {
     assert!(panic::catch_unwind(AssertUnwindSafe(run)).is_err());
     assert_eq!(jobs.try_run("job", |_| ()), taken(0, STEP));
     clock.advance(STEP);
-    assert_eq!(jobs.try_run("job", |tick| tick), Ok(TickNumber(1)));
+    assert_eq!(jobs.try_run("job", |tick| tick), Ok(1));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_job_that_runs_is_not_forgotten() {
     jobs.try_run("job", |_| {
         clock.advance(STEP);
         (0..1_000).for_each(|job| jobs.try_run(&format!("{job}"), |_| ()).unwrap());
-        let still = NotMine::StillRunning { tick: TickNumber(0), next: STEP };
+        let still = NotMine::StillRunning { tick: 0, next: STEP };
         assert_eq!(jobs.try_run("job", |_| ()), Err(still));
     })
     .unwrap();
@@ -208,7 +208,7 @@ fn the_nearest_tick_of_some_is_not_the_last_of_others() {
     crowd(&jobs, 0);
     clock.advance(STEP - Duration::from_secs(1));
     crowd(&jobs.clone().nearest(), 1);
-    assert_eq!(jobs.try_run("other", |tick| tick), Ok(TickNumber(0)));
+    assert_eq!(jobs.try_run("other", |tick| tick), Ok(0));
     assert_eq!(jobs.try_run("1: 0", |_| ()), taken(0, Duration::from_secs(1)));
 }
 
@@ -217,17 +217,17 @@ fn schedules_cut_time() {
     let hours = Schedule::every(Duration::from_secs(3600));
     let late = hours.clone().offset(Duration::from_secs(600));
     for (time, tick, shifted) in [(0, 0, 0), (599, 0, 0), (3_600, 1, 0), (4_200, 1, 1)] {
-        assert_eq!(hours.tick_at(Duration::from_secs(time)), TickNumber(tick));
-        assert_eq!(late.tick_at(Duration::from_secs(time)), TickNumber(shifted));
+        assert_eq!(hours.tick_at(Duration::from_secs(time)), tick);
+        assert_eq!(late.tick_at(Duration::from_secs(time)), shifted);
     }
     let fast = Schedule::every(Duration::from_nanos(1));
-    assert_eq!(fast.tick_at(Duration::MAX), TickNumber(u64::MAX));
+    assert_eq!(fast.tick_at(Duration::MAX), u64::MAX);
     // Beyond what any clock shows, too.
     for offset in [Duration::from_secs(7_800), Duration::MAX] {
         let shifted = hours.clone().offset(offset);
         assert!(shifted.period().is_some_and(|(step, offset)| offset < step));
-        assert_eq!(shifted.tick_at(Duration::from_secs(10 * 3_600)), TickNumber(9));
-        assert_eq!(shifted.nearest_tick_at(Duration::from_secs(10 * 3_600)), TickNumber(10));
+        assert_eq!(shifted.tick_at(Duration::from_secs(10 * 3_600)), 9);
+        assert_eq!(shifted.nearest_tick_at(Duration::from_secs(10 * 3_600)), 10);
     }
 }
 
@@ -262,7 +262,7 @@ impl Attended {
 
     fn attend_and_catch_up(&self, most: u32) -> (Attendance, mpsc::Receiver<u64>) {
         let (tx, rx) = mpsc::channel();
-        let job = move |TickNumber(tick)| tx.send(tick).unwrap();
+        let job = move |tick| tx.send(tick).unwrap();
         (self.jobs.clone().catch_up(most).attend("job", job), rx)
     }
 
@@ -323,7 +323,7 @@ fn missed_ticks_are_skipped_or_caught_up() {
 #[test]
 fn a_job_that_panics_is_attended_further() {
     let attended = Attended::new();
-    let job = |TickNumber(tick)| assert!(tick % 2 == 0, "planned");
+    let job = |tick| assert!(tick % 2 == 0, "planned");
     let attendance = attended.jobs.attend("job", job);
     (0..4).for_each(|_| attended.pass(STEP));
     assert_eq!((attendance.runs(), attendance.panics()), (4, 2));
@@ -402,7 +402,7 @@ fn a_call_may_belong_to_the_tick_that_is_nearest() {
     let (tell, told) = mpsc::channel();
     let attended = jobs.attend("attended", move |tick| tell.send(tick).unwrap());
     clock.advance(STEP - Duration::from_secs(1));
-    assert_eq!(jobs.try_run("early", |tick| tick), Ok(TickNumber(1)));
+    assert_eq!(jobs.try_run("early", |tick| tick), Ok(1));
     // What attends runs at the beginning of the tick, and not half of one before.
     timers.run_due();
     queue.run_until_idle();
@@ -411,9 +411,9 @@ fn a_call_may_belong_to_the_tick_that_is_nearest() {
     assert_eq!(jobs.try_run("early", |_| ()), taken(1, STEP - Duration::from_secs(1)));
     timers.run_due();
     queue.run_until_idle();
-    assert_eq!(told.try_recv(), Ok(TickNumber(1)));
+    assert_eq!(told.try_recv(), Ok(1));
     assert_eq!(jobs.try_run("attended", |_| ()), taken(1, STEP - Duration::from_secs(1)));
     clock.advance(STEP / 2);
-    assert_eq!(jobs.try_run("early", |tick| tick), Ok(TickNumber(2)));
+    assert_eq!(jobs.try_run("early", |tick| tick), Ok(2));
     drop(attended);
 }

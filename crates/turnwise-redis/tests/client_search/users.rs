@@ -230,7 +230,7 @@ impl Host {
             }
             match attended {
                 Some(Ok(run)) => {
-                    sim.books().runs(sim, net, run.tick().0);
+                    sim.books().runs(sim, net, run.tick());
                     self.uses("hourly", run.into_guard(), true).await;
                 }
                 Some(Err(NotMine::Taken { next, .. } | NotMine::StillRunning { next, .. })) => {
