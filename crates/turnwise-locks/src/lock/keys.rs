@@ -209,6 +209,21 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
         Call::over(info.map_err(LockError::from))
     }
 
+    /// The room that a request for a key would get at once.
+    pub(super) fn spare<Q>(&self, key: &Q) -> Call<u64>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let Some(actor) = self.mailbox(key) else { return Call::over(Ok(self.capacity())) };
+        let spare = actor.with(|slot| match &mut slot.state {
+            Some(core) => core.spare(&self.set.common),
+            // It is gone meanwhile.
+            None => self.capacity(),
+        });
+        Call::over(spare.map_err(LockError::from))
+    }
+
     pub(super) fn force<Q>(&self, key: &Q) -> Call<bool>
     where
         K: Borrow<Q>,

@@ -154,6 +154,25 @@ impl<K: Hash + Eq + Send + Sync + 'static> Semaphores<K> {
         self.keys.is_used(key)
     }
 
+    /// The number of permits of a key that a request would get at once, as long as requests are
+    /// taken: none while another waits. Stale on return. This call may block, and fails, as
+    /// [`info`](Self::info).
+    ///
+    /// # Examples
+    /// ```
+    /// let calls = turnwise_locks::Semaphores::new(2); // of each tenant
+    /// let call = calls.acquire("ada").wait()?;
+    /// assert_eq!((calls.available("ada").wait()?, calls.available("grace").wait()?), (1, 2));
+    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// ```
+    pub fn available<Q>(&self, key: &Q) -> Call<u64>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.keys.spare(key)
+    }
+
     /// A look at a key; `None` if it is not used. Stale on return. This call may block, as long as
     /// a turn of the key lasts, and fails as
     /// [`Locks::force_release`](crate::Locks::force_release) does.

@@ -544,6 +544,12 @@ impl<K: Send + Sync + 'static> Core<K> {
         view
     }
 
+    /// The room that a request would get at once.
+    pub(super) fn spare(&mut self, common: &Arc<Common>) -> u64 {
+        self.expire(common);
+        self.machine.spare()
+    }
+
     /// True if it is held, or waited for.
     pub(super) fn is_used(&mut self, common: &Arc<Common>) -> bool {
         let view = self.view(common);

@@ -16,10 +16,13 @@ fn each_key_has_its_own() {
     let beside = permits.acquire("b".into()).wait().unwrap();
     assert!(beside.fence() > other.fence());
     assert_eq!(permits.len(), 2);
+    let available = |key| permits.available(key).wait().unwrap();
+    assert_eq!((available("a"), available("b"), available("c")), (0, 0, 2));
     let info = permits.info("b").wait().unwrap().unwrap();
     assert_eq!((info.holders, info.waiting), (2, 0));
     drop((both, other));
     assert!(!permits.is_used("a") && permits.is_used("b"));
+    assert_eq!((available("a"), available("b")), (2, 1));
     drop(beside);
     assert!(permits.is_empty() && permits.info("b").wait().unwrap().is_none());
 }
@@ -32,6 +35,7 @@ fn requests_come_in_in_their_order() {
     let one = permits.acquire(7);
     // It fits, and the request for three was before.
     assert!(!one.is_ready());
+    assert_eq!(permits.available(&7).wait(), Ok(0));
     assert!(matches!(permits.try_acquire(7, 1), Err(LockError::Busy { .. })));
     drop(two);
     let three = three.wait().unwrap();
