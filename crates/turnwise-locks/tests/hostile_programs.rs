@@ -70,16 +70,22 @@ fn left(world: &World) -> Vec<String> {
             left.push(format!("{there} {what}, not {most}"));
         }
     };
-    let keys = [world.keyed.len(), world.locks.len(), world.rw.len()];
-    for (what, &there) in keys.iter().enumerate() {
-        at_most(["keys of runs", "locks", "locks of readers"][what], there, world.may_stay(what));
+    let keys = [
+        ("keys of runs", 0, world.keyed.len()),
+        ("locks", 1, world.locks.len()),
+        ("locks of readers", 2, world.rw.len()),
+        ("keys of permits", 5, world.by_key.len()),
+    ];
+    for (name, what, there) in keys {
+        at_most(name, there, world.may_stay(what));
     }
+    let used = keys.iter().map(|&(_, _, there)| there).sum::<usize>();
     let live = |kind| world.count(kind).unsigned_abs();
     let lost = world.lost_runs.load(SeqCst);
     // Values stay, and their keys.
     let (values, kept) = (world.mutexes.len(), world.lost_values.load(SeqCst));
     at_most("values", values, KEYS);
-    at_most("keys", live(Kind::Key), keys.iter().sum::<usize>() + lost + values + 2 * kept);
+    at_most("keys", live(Kind::Key), used + lost + values + 2 * kept);
     at_most("states", live(Kind::State), world.may_stay(0) + values + kept);
     at_most("closures", live(Kind::Closure), 0);
     if !world.plan.forgets {
@@ -171,6 +177,10 @@ fn is_usable(world: &Arc<World>) {
         let write = || retried(world, || world.rw.try_write(name()));
         if let Some(Err(why)) = free(2).then(write) {
             refused("a writer", why.to_string());
+        }
+        let permits = || retried(world, || world.by_key.try_acquire(name(), world::KEY_PERMITS));
+        if let Some(Err(why)) = free(5).then(permits) {
+            refused("permits of a key", why.to_string());
         }
     }
     for key in 0..KEYS {

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use turnwise_locks::rate::AcquireRate;
 use turnwise_locks::{
-    Acquire, AcquireAll, AcquireMutex, Fence, FencedError, Guard, Key, LockError, Lost, MutexGuard,
-    Opening, Permit, ReadGuard, ReleaseError, Run, WriteGuard,
+    Acquire, AcquireAll, AcquireMutex, Fence, FencedError, Guard, Key, KeyPermit, LockError, Lost,
+    MutexGuard, Opening, Permit, ReadGuard, ReleaseError, Run, WriteGuard,
 };
 
 use super::common::poll;
 use super::world::{
-    About, BURST, Body, Fate, Hold, KEYS, Name, PERMITS, State, Tenant, Value, What, World,
-    is_outermost, is_quiet, limits, misbehave, of, once_in, planned, short, swallow, waker,
+    About, BURST, Body, Fate, Hold, KEY_PERMITS, KEYS, Name, PERMITS, State, Tenant, Value, What,
+    World, is_outermost, is_quiet, limits, misbehave, of, once_in, planned, short, swallow, waker,
 };
 
 /// A value that a program keeps, for any of its threads.
@@ -29,6 +29,8 @@ pub(crate) enum Thing {
     Writer(Kept<WriteGuard<Name>>),
     Wants(Ask<Acquire<(), Permit>>),
     Permit(Kept<Permit>),
+    WantsKey(Ask<Acquire<Name, KeyPermit<Name>>>),
+    KeyPermit(Kept<KeyPermit<Name>>),
     All(AcquireAll<Name>, Vec<usize>),
     Lost(Lost),
     Opening(Opening),
@@ -106,7 +108,7 @@ impl<G: Grip> Kept<G> {
         let fenced = match self.hold.what {
             What::Lock => &self.world.fenced[0][self.hold.key],
             What::Write => &self.world.fenced[1][self.hold.key],
-            What::Read | What::Permit | What::Value => return,
+            What::Read | What::Permit | What::Value | What::KeyPermit => return,
         };
         // It waits for others who look, and so does the second look.
         if is_quiet() {
@@ -183,7 +185,13 @@ macro_rules! guards {
         }
     )*};
 }
-guards!(Guard<Name>: Name, ReadGuard<Name>: Name, WriteGuard<Name>: Name, Permit: ());
+guards!(
+    Guard<Name>: Name,
+    ReadGuard<Name>: Name,
+    WriteGuard<Name>: Name,
+    Permit: (),
+    KeyPermit<Name>: Name
+);
 
 /// Polls with a waker that misbehaves. A drop that panics while there is a result would leak that.
 fn polled<F: Future + Unpin>(future: &mut F, world: &Arc<World>) -> Option<F::Output> {
@@ -528,10 +536,12 @@ fn handle(thing: Thing, world: &Arc<World>) -> Option<Thing> {
         Thing::Reads(asked) => ask(asked, world, Thing::Reads, Thing::Reader),
         Thing::Writes(asked) => ask(asked, world, Thing::Writes, Thing::Writer),
         Thing::Wants(asked) => ask(asked, world, Thing::Wants, Thing::Permit),
+        Thing::WantsKey(asked) => ask(asked, world, Thing::WantsKey, Thing::KeyPermit),
         Thing::Guard(kept) => keep(kept, world, Thing::Guard),
         Thing::Reader(kept) => keep(kept, world, Thing::Reader),
         Thing::Writer(kept) => keep_writer(kept, world),
         Thing::Permit(kept) => keep_permit(kept, world),
+        Thing::KeyPermit(kept) => keep(kept, world, Thing::KeyPermit),
         Thing::All(one, keys) => all(one, keys, world),
         Thing::WantsValue(asked, key) => wants_value(asked, key, world),
         Thing::Value(kept) => value(kept, world),
@@ -757,6 +767,42 @@ fn on_permits(world: &Arc<World>) -> Option<Thing> {
     }
 }
 
+/// A step on the permits of a key.
+fn on_key_permits(world: &Arc<World>, key: usize) -> Option<Thing> {
+    let name = Name::new(world, key);
+    let leases = !world.plan.is_strict();
+    let weight = 1 + of(KEY_PERMITS as usize) as u64;
+    let hold = Hold { what: What::KeyPermit, key, weight };
+    match of(8) {
+        0..=3 => {
+            let asked = world.by_key.acquire_within(name, weight, limits(leases));
+            Some(Thing::WantsKey(Ask { asked, hold }))
+        }
+        4 if !is_quiet() => {
+            let got = world.by_key.try_acquire(name, weight).ok()?;
+            Some(Thing::KeyPermit(Kept::new(got, hold, world)))
+        }
+        5 if !is_quiet() && leases => {
+            let _ = world.by_key.force_release(&name).wait();
+            None
+        }
+        6 if !is_quiet() => {
+            let available = world.by_key.available(&name).wait().unwrap_or(0);
+            if available > KEY_PERMITS {
+                world.finding(format!("{available} permits of key {key} are there"));
+            }
+            let _ = (world.by_key.info(&name), world.by_key.is_used(&name));
+            None
+        }
+        7 if world.plan.ends && once_in(10) => {
+            world.closed[5].store(true, SeqCst);
+            world.by_key.close();
+            None
+        }
+        _ => None,
+    }
+}
+
 /// One step of a program.
 pub(crate) fn act(world: &Arc<World>) {
     if world.over.load(SeqCst) || world.fuel.fetch_sub(1, SeqCst) <= 0 {
@@ -766,6 +812,7 @@ pub(crate) fn act(world: &Arc<World>) {
     let thing = match (world.plan.about, of(4)) {
         (About::Runs, _) | (About::Everything, 0 | 1) => on_runs(world, key),
         (About::Rates, _) => on_rates(world, key),
+        (About::Permits, _) | (About::Everything, 2) if once_in(3) => on_key_permits(world, key),
         (About::Permits, _) | (About::Everything, 2) if !once_in(4) => on_permits(world),
         (About::Permits, _) | (About::Everything, 2) => on_rates(world, key),
         // What runs inside of a key asks for a lock, and the other way round.

@@ -17,6 +17,7 @@ use turnwise::{Clock, MonotonicClock, VirtualClock};
 use turnwise_locks::rate::{Rate, RateLimits};
 use turnwise_locks::{
     Fenced, Keyed, Latch, Limits, Locks, Mutexes, NotStarted, Owner, RunError, RwLocks, Semaphore,
+    Semaphores,
 };
 
 use super::common::Wakes;
@@ -24,6 +25,7 @@ use super::steps::{Thing, act};
 
 pub(crate) const KEYS: usize = 3;
 pub(crate) const PERMITS: u64 = 3;
+pub(crate) const KEY_PERMITS: u64 = 2;
 /// The rate of each key.
 pub(crate) const BURST: u32 = 2;
 const PERIOD: Duration = Duration::from_micros(10);
@@ -272,6 +274,7 @@ pub(crate) struct World {
     pub(crate) rw: RwLocks<Name>,
     pub(crate) mutexes: Mutexes<Name, Value>,
     pub(crate) permits: Semaphore,
+    pub(crate) by_key: Semaphores<Name>,
     pub(crate) latch: Latch,
     pub(crate) rates: RateLimits<Tenant>,
     /// The permits that were granted.
@@ -285,8 +288,8 @@ pub(crate) struct World {
     timers: Option<Timers>,
     inside: [AtomicBool; KEYS],
     states: [AtomicIsize; KEYS],
-    /// Holders: of locks, readers and writers, permits, values.
-    held: [[AtomicIsize; KEYS]; 4],
+    /// Holders: of locks, readers and writers, permits, values, permits by key.
+    held: [[AtomicIsize; KEYS]; 5],
     pub(crate) live: [AtomicIsize; 4],
     pub(crate) sums: Sums,
     pub(crate) lying: Mutex<Vec<Thing>>,
@@ -294,10 +297,10 @@ pub(crate) struct World {
     pub(crate) over: AtomicBool,
     /// No thread needs the time any more.
     pub(crate) done: AtomicBool,
-    /// True once runs, locks, readers and writers, permits, values were closed.
-    pub(crate) closed: [AtomicBool; 5],
+    /// True once runs, locks, readers and writers, permits, values, permits by key were closed.
+    pub(crate) closed: [AtomicBool; 6],
     /// Was something forgotten that keeps them: by key.
-    pub(crate) forgotten: [[AtomicBool; KEYS]; 5],
+    pub(crate) forgotten: [[AtomicBool; KEYS]; 6],
     /// Runs that were forgotten: each keeps the mailbox of its key, and the key in that.
     pub(crate) lost_runs: AtomicUsize,
     /// Values, and requests for some, that were forgotten: each keeps two copies of its key.
@@ -339,16 +342,19 @@ impl World {
         let timers = shared.clone().filter(|_| by_hand).map(Timers::by_hand);
         let (mut locks, mut rw) = (Locks::builder(), RwLocks::builder());
         let mut permits = Semaphore::builder(PERMITS);
+        let mut by_key = Semaphores::builder(KEY_PERMITS);
         let mut keyed = Keyed::builder();
         match (&timers, &shared) {
             (Some(timers), _) => {
                 (locks, rw) = (locks.timers(timers.clone()), rw.timers(timers.clone()));
                 permits = permits.timers(timers.clone());
+                by_key = by_key.timers(timers.clone());
                 keyed = keyed.timers(timers.clone());
             }
             (None, Some(clock)) => {
                 (locks, rw) = (locks.clock(clock.clone()), rw.clock(clock.clone()));
                 permits = permits.clock(clock.clone());
+                by_key = by_key.clock(clock.clone());
                 keyed = keyed.clock(clock.clone());
             }
             (None, None) => {}
@@ -389,6 +395,7 @@ impl World {
             rw: rw.build(),
             mutexes,
             permits: permits.build(),
+            by_key: by_key.build(),
             latch,
             rates,
             grants: Mutex::default(),
@@ -599,6 +606,7 @@ pub(crate) enum What {
     Write,
     Permit,
     Value,
+    KeyPermit,
 }
 
 impl Hold {
@@ -609,6 +617,7 @@ impl Hold {
             What::Write => (&world.held[1][self.key], WRITER),
             What::Permit => (&world.held[2][0], self.weight as isize),
             What::Value => (&world.held[3][self.key], 1),
+            What::KeyPermit => (&world.held[4][self.key], self.weight as isize),
         }
     }
 
@@ -619,6 +628,7 @@ impl Hold {
             What::Read | What::Write => 2,
             What::Permit => 3,
             What::Value => 4,
+            What::KeyPermit => 5,
         }
     }
 
@@ -629,6 +639,7 @@ impl Hold {
             What::Lock | What::Write | What::Value => before == 0,
             What::Read => before < WRITER,
             What::Permit => before + one <= PERMITS as isize,
+            What::KeyPermit => before + one <= KEY_PERMITS as isize,
         };
         // A value has one holder, whatever the plan is.
         if (world.plan.is_strict() || self.what == What::Value) && !fits {
