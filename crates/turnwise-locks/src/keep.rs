@@ -3,17 +3,17 @@
 //! The chain of kept entries of a shard is in the order of their ends, as each stays for the same
 //! time. One timer is armed for the first of them, and none while there is none: a key that is used
 //! again and again arms nothing. What the timer does is to post one message; so no user code runs
-//! on the thread of the timers. The message takes out of the chain what is due: pins it, and leaves
-//! a turn in its mailbox that drops the state and unpins. Who pins the key meanwhile keeps the
-//! state.
+//! on the thread of the timers. The message takes out of the chain what is due: it counts a use of
+//! it, and leaves a turn in its mailbox that drops the state and ends the use. A use that begins
+//! meanwhile keeps the state.
 //!
 //! - KEEP-1: `armed` is set under the lock of the shard by the one that finds it unset, and then
 //!   arms a timer; it is unset by the message that finds nothing kept.
 //! - KEEP-2: what waits for a key's end holds the registry weakly, and takes hold of it on a thread
 //!   that may drop it.
-//! - KEEP-3: a pin writes down that the key is used, but for the one that ends it: so the turn that
-//!   ends a key sees whether it was used, and over, since that turn was sent. Then the key is kept
-//!   anew.
+//! - KEEP-3: a use writes down that the key is used, but for the one that is to end it: so the turn
+//!   that ends a key sees whether it was used, and over, since that turn was sent. Then the key is
+//!   kept anew.
 
 use std::mem::needs_drop;
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use turnwise::Actor;
 
-use crate::registry::{Guard, Kind, Pin, Place, Registry};
+use crate::registry::{Guard, KeyUse, Kind, Place, Registry};
 use crate::table::Hashed;
 use crate::user_code::{catch, discard, ignore};
 
@@ -91,7 +91,7 @@ where
             if needs_drop::<S>() {
                 let place = Place { hash: entry.hash(), at };
                 let end = *entry.due();
-                let entry = keys.pin(at, Kind::Key);
+                let entry = keys.add_use(at, Kind::Key);
                 // KEEP-3.
                 *entry.due() = end;
                 due.push((place, entry.actor().clone()));
@@ -109,8 +109,8 @@ where
         ignore(|| drop(entry));
     }
     for (place, actor) in due {
-        let pin = Pin::last(registry.clone(), place);
-        drop(actor.send(move |slot| pin.finish(slot)));
+        let key_use = KeyUse::last(registry.clone(), place);
+        drop(actor.send(move |slot| key_use.finish(slot)));
     }
     match next {
         Some(due) if due <= now => {

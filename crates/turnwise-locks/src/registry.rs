@@ -1,25 +1,25 @@
 //! The keys that live, and how they come and go.
 //!
-//! A key lives from its first pin to its last; while it does, it has one entry and one mailbox.
-//! Each use holds a pin. That is a value which the use owns: whatever becomes of the use (done,
-//! panicked, cancelled, given back, dropped), dropping the value unpins. The last unpin takes the
-//! entry out, found by its place and not by its key. So there is no sweep, no timer, and no look
-//! that a removal could come between.
+//! A key lives from its first use to its last; while it does, it has one entry and one mailbox.
+//! Each use is counted, and owned by a value, [`KeyUse`]: whatever becomes of it (done, panicked,
+//! cancelled, given back, dropped), dropping that value ends the use. The end of the last use takes
+//! the entry out, found by its place and not by its key. So there is no sweep, no timer, and no
+//! look that a removal could come between.
 //!
-//! A registry may keep its keys alive for a while ([`keep`](crate::keep)): then the last unpin
-//! leaves the entry there, in the chain of those that wait for their end, and the next pin takes it
-//! out of that chain again.
+//! A registry may keep its keys alive for a while ([`keep`](crate::keep)): then the end of the
+//! last use leaves the entry there, in the chain of those that wait for their end, and the next use
+//! takes it out of that chain again.
 //!
-//! - KEYS-1: an entry's `runs + keys` is the number of its pins. It is zero outside of the lock
+//! - KEYS-1: an entry's `runs + keys` is the number of its uses. It is zero outside of the lock
 //!   only while the entry is in the chain of kept ones, or a hold that has no mailbox ([`thin`]).
-//! - KEYS-2: a key's mailbox takes a turn only while the turn's user holds a pin: so no mailbox of
+//! - KEYS-2: a key's mailbox takes a turn only while its user is counted: so no mailbox of
 //!   a key has a turn after another one was made for that key.
-//! - KEYS-3: a state that needs dropping is dropped inside a turn of its mailbox, before the last
-//!   unpin: so at most one state of a key lives. A user that finds itself the last, outside of a
-//!   turn, passes his pin on to a turn that does no more than that.
+//! - KEYS-3: a state that needs dropping is dropped inside a turn of its mailbox, before the end of
+//!   the last use: so at most one state of a key lives. A user that finds itself the last, outside
+//!   of a turn, passes its use on to a turn that does no more than that.
 //! - KEYS-4: the only user code under a shard's lock is `Eq`, and the `Clone` of the keys for a
 //!   look at all of them. It may panic: nothing was changed. It must not come back here; a call
-//!   panics then, and an unpin is done by another thread.
+//!   panics then, and another thread ends the use.
 
 // By path, because the models include this file by path, and would look beside it.
 #[path = "registry/as_key.rs"]
@@ -97,9 +97,9 @@ pub(crate) struct Entry<K, S> {
     hash: u64,
     key: EntryKey<K>,
     body: EntryBody<K, S>,
-    /// Pins of runs that run or wait.
+    /// Uses by runs that run or wait.
     runs: u32,
-    /// Pins of [`Key`](crate::Key)s, and those that look after the state for the last time.
+    /// Uses by [`Key`](crate::Key)s, and those that look after the state for the last time.
     keys: u32,
 }
 
@@ -138,11 +138,11 @@ impl<K, S> table::Linked for Entry<K, S> {
 }
 
 impl<K, S> Entry<K, S> {
-    /// The mailbox of a key that has no thin hold: of any that is pinned.
+    /// The mailbox of a key that has no thin hold: of any that is in use.
     pub(crate) fn actor(&self) -> &Actor<KeySlot<K, S>> {
         match &self.body {
             EntryBody::Mailbox { actor, .. } => actor,
-            EntryBody::Thin { .. } => unreachable!("what is pinned has a mailbox"),
+            EntryBody::Thin { .. } => unreachable!("what is in use has a mailbox"),
         }
     }
 
@@ -167,11 +167,11 @@ impl<K, S> Entry<K, S> {
         self.runs > 0 || !self.actor().is_idle()
     }
 
-    fn is_pinned(&self) -> bool {
+    fn is_used(&self) -> bool {
         self.runs > 0 || self.keys > 0
     }
 
-    fn pins(&mut self, kind: Kind) -> &mut u32 {
+    fn uses(&mut self, kind: Kind) -> &mut u32 {
         match kind {
             Kind::Run => &mut self.runs,
             Kind::Key => &mut self.keys,
@@ -179,7 +179,7 @@ impl<K, S> Entry<K, S> {
     }
 }
 
-/// The mailbox of a key, with its pins by runs and by [`Key`](crate::Key)s.
+/// The mailbox of a key, with its uses by runs and by [`Key`](crate::Key)s.
 pub(crate) struct Live<K, S> {
     pub(crate) actor: Actor<KeySlot<K, S>>,
     pub(crate) runs: u32,
@@ -213,16 +213,16 @@ impl<K, S> ShardKeys<K, S> {
         }
     }
 
-    /// Counts a pin of an entry that is there.
-    pub(crate) fn pin(&mut self, at: u32, kind: Kind) -> &mut Entry<K, S> {
-        if !self.table.get(at).is_pinned() {
+    /// Counts a use of an entry that is there.
+    pub(crate) fn add_use(&mut self, at: u32, kind: Kind) -> &mut Entry<K, S> {
+        if !self.table.get(at).is_used() {
             self.table.unkeep(at);
         }
         let entry = self.table.get(at);
         // It is used.
         *entry.due() = 0;
-        let pins = entry.pins(kind);
-        *pins = pins.checked_add(1).expect("four billion pins are enough for a key");
+        let uses = entry.uses(kind);
+        *uses = uses.checked_add(1).expect("four billion uses are enough for a key");
         entry
     }
 }
@@ -231,18 +231,18 @@ impl<K, S> ShardKeys<K, S> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) hash: u64,
-    /// Its index in its shard. It stays there as long as it is pinned.
+    /// Its index in its shard. It stays there as long as it is in use.
     pub(crate) at: u32,
 }
 
-/// The purpose of a pin.
+/// The purpose of a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Run,
     Key,
 }
 
-/// The outcome of a run, as it is counted when its pin goes.
+/// The outcome of a run, as it is counted when its use goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     NotStarted,
@@ -269,7 +269,7 @@ where
 /// The reason that a run of this mailbox takes no place. Called outside of all locks.
 pub(crate) type Why<K, S> = fn(&Actor<KeySlot<K, S>>) -> NotStarted;
 
-/// A key's entry, pinned, and its mailbox.
+/// The entry of a key that is in use, and its mailbox.
 pub(crate) type Found<K, S> = (Place, Actor<KeySlot<K, S>>);
 
 pub(crate) struct Registry<K, S> {
@@ -334,18 +334,18 @@ impl Drop for Comparing {
     }
 }
 
-/// Says whether a key is kept alive after its last pin.
+/// Says whether a key is kept alive after its last use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Yes,
-    /// If it was used since this pin was made, which was to end it.
+    /// If it was used since this use began, which was to end it.
     IfUsed,
     No,
 }
 
-/// The outcome of an unpin.
-enum Unpinned<K, S> {
-    /// There are other pins, or it is kept.
+/// The state of a key after the end of a use.
+enum UseEnd<K, S> {
+    /// There are other uses, or it is kept.
     Others,
     /// It is kept, and no timer is armed for its shard: one is to be, for this time.
     Kept(u64),
@@ -451,17 +451,17 @@ impl<K, S> Registry<K, S> {
         Some(keeper.until(now))
     }
 
-    /// Takes a pin away. `stateless`: there is no state in the mailbox, or it is not looked after.
+    /// Takes a use away. `stateless`: there is no state in the mailbox, or it is not looked after.
     /// `keep`: does the last one leave the key there, if the registry does so?
     /// `fate`: the outcome of its run, unless that is counted already.
-    fn unpin(
+    fn end_use(
         &self,
         place: Place,
         kind: Kind,
         stateless: bool,
         keep: Keep,
         fate: Option<Fate>,
-    ) -> Unpinned<K, S> {
+    ) -> UseEnd<K, S> {
         // The clock is user code: not under the lock.
         let until = if keep == Keep::No { None } else { self.keep_until() };
         let mut keys = self.lock(self.shard_of(place.hash));
@@ -470,30 +470,30 @@ impl<K, S> Registry<K, S> {
         }
         let entry = keys.table.get(place.at);
         if entry.runs + entry.keys > 1 {
-            *entry.pins(kind) -= 1;
-            return Unpinned::Others;
+            *entry.uses(kind) -= 1;
+            return UseEnd::Others;
         }
         let used = *entry.due() == 0;
         if let Some(due) = until.filter(|_| !keys.closed && (keep == Keep::Yes || used)) {
             let entry = keys.table.get(place.at);
-            *entry.pins(kind) -= 1;
+            *entry.uses(kind) -= 1;
             *entry.due() = due;
             keys.table.keep(place.at);
             return match std::mem::replace(&mut keys.armed, true) {
-                true => Unpinned::Others,
-                false => Unpinned::Kept(due),
+                true => UseEnd::Others,
+                false => UseEnd::Kept(due),
             };
         }
         if !stateless {
             // It looks after the state, and is no run any more: it does not count to the capacity.
             let entry = keys.table.get(place.at);
-            *entry.pins(kind) -= 1;
-            *entry.pins(Kind::Key) += 1;
-            return Unpinned::Last(entry.actor().clone());
+            *entry.uses(kind) -= 1;
+            *entry.uses(Kind::Key) += 1;
+            return UseEnd::Last(entry.actor().clone());
         }
         // Most keys have nothing there, and then nothing is hashed.
         let beside = if keys.beside.is_empty() { None } else { keys.beside.remove(&place.at) };
-        Unpinned::Gone(keys.table.remove(place.at), beside)
+        UseEnd::Gone(keys.table.remove(place.at), beside)
     }
 }
 
@@ -650,15 +650,15 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         self.capacity.is_some_and(|capacity| entry.runs > capacity)
     }
 
-    /// True if each run of a key pins it, also one whose [`Key`](crate::Key) does already.
-    pub(crate) fn pins_each_run(&self) -> bool {
+    /// True if each run of a key is counted, also one whose [`Key`](crate::Key) is.
+    pub(crate) fn counts_each_run(&self) -> bool {
         self.capacity.is_some() || self.counts
     }
 
-    /// Pins a key that is pinned already, for a run, if its runs have to be counted. `None`: that
-    /// pin is enough.
+    /// Counts a run of a key that is in use, if its runs have to be counted. `None`: the other use
+    /// is enough.
     pub(crate) fn count(&self, place: Place, full: Why<K, S>) -> Result<Option<Place>, NotStarted> {
-        if !self.pins_each_run() {
+        if !self.counts_each_run() {
             return Ok(None);
         }
         let mut keys = self.lock(self.shard_of(place.hash));
@@ -669,11 +669,11 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             drop(keys);
             return Err(full(&actor));
         }
-        keys.pin(place.at, Kind::Run);
+        keys.add_use(place.at, Kind::Run);
         Ok(Some(place))
     }
 
-    /// Pins a key that is pinned already, for a run, if nothing of it runs or waits.
+    /// Counts a run of a key that is in use, if nothing of it runs or waits.
     pub(crate) fn reserve(&self, place: Place) -> Result<Found<K, S>, NotStarted> {
         let mut keys = self.lock(self.shard_of(place.hash));
         if keys.closed {
@@ -685,7 +685,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Busy { key });
         }
-        Ok((place, keys.pin(place.at, Kind::Run).actor().clone()))
+        Ok((place, keys.add_use(place.at, Kind::Run).actor().clone()))
     }
 }
 
@@ -734,7 +734,7 @@ fn insert<K, S>(
     kind: Kind,
 ) -> Place {
     let mut entry = Entry { hash, key, body: EntryBody::mailbox(actor), runs: 0, keys: 0 };
-    *entry.pins(kind) += 1;
+    *entry.uses(kind) += 1;
     Place { hash, at: keys.table.insert(entry) }
 }
 
@@ -769,8 +769,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Ok(Sought { key, hash, keys, at })
     }
 
-    /// Pins a key. `full`: why it is refused if as many runs wait as may.
-    pub(crate) fn pin<A>(
+    /// Counts a use of a key. `full`: why it is refused if as many runs wait as may.
+    pub(crate) fn add_use<A>(
         &self,
         key: A,
         kind: Kind,
@@ -780,15 +780,15 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         A: AsKey<K>,
     {
         let is_full = |entry: &Entry<K, S>| kind == Kind::Run && self.is_full(entry);
-        self.pin_unless(key, kind, is_full, full)
+        self.add_use_unless(key, kind, is_full, full)
     }
 
-    /// Pins a key for a run, if nothing of it runs or waits.
-    pub(crate) fn pin_idle<A>(&self, key: A) -> Result<Found<K, S>, NotStarted>
+    /// Counts a use of a key for a run, if nothing of it runs or waits.
+    pub(crate) fn add_use_if_idle<A>(&self, key: A) -> Result<Found<K, S>, NotStarted>
     where
         A: AsKey<K>,
     {
-        self.pin_unless(
+        self.add_use_unless(
             key,
             Kind::Run,
             |entry| entry.is_busy(),
@@ -796,7 +796,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         )
     }
 
-    fn pin_unless<A>(
+    fn add_use_unless<A>(
         &self,
         key: A,
         kind: Kind,
@@ -808,7 +808,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     {
         let Sought { key, hash, keys, at } = self.enter(key, kind)?;
         if at.is_some() {
-            return Sought { key, hash, keys, at }.pin(kind, refused, why);
+            return Sought { key, hash, keys, at }.add_use(kind, refused, why);
         }
         let (key, hash, keys, named) = if A::BORROWED || self.named.is_some() {
             // Its clone, and its name, are the user's: not under the lock.
@@ -816,7 +816,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             let (key, named) = owning(Own(key.own()), |Own(key)| self.named(key));
             let sought = self.enter(key, kind)?;
             if sought.at.is_some() {
-                return sought.pin(kind, refused, why);
+                return sought.add_use(kind, refused, why);
             }
             // By its own hash, for the user's may be another one than that of what was borrowed.
             (sought.key.own(), sought.hash, sought.keys, named)
@@ -830,7 +830,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Ok((place, actor))
     }
 
-    /// Looks whether a run could start now; pins the key if it is there and idle.
+    /// Looks whether a run could start now; counts its use if the key is there and idle.
     pub(crate) fn look(&self, key: &impl AsKey<K>) -> Result<Look<K, S>, NotStarted> {
         let hash = key.hash_by(&self.hasher);
         let mut keys = self.lock(self.shard_of(hash));
@@ -845,7 +845,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             keys.count(Kind::Run, Fate::NotStarted);
             return Err(NotStarted::Busy { key });
         }
-        Ok(Look::Idle((Place { hash, at }, keys.pin(at, Kind::Run).actor().clone())))
+        Ok(Look::Idle((Place { hash, at }, keys.add_use(at, Kind::Run).actor().clone())))
     }
 
     /// A mailbox that is no key's yet: see [`publish`](Self::publish).
@@ -856,7 +856,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         self.spawn(None, named)
     }
 
-    /// Makes a mailbox that of a key, pinned for a run, unless the key has one. Called inside a
+    /// Makes a mailbox that of a key, and counts a run, unless the key has one. Called inside a
     /// turn of that mailbox: so this turn is the key's first.
     pub(crate) fn publish(
         &self,
@@ -886,7 +886,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Ok(insert(&mut keys, hash, held, actor, Kind::Run))
     }
 
-    /// A key that is pinned, or held: its mailbox, if it has one. Stale on return.
+    /// A key that is in use, or held: its mailbox, if it has one. Stale on return.
     pub(crate) fn used<Q>(&self, key: &Q) -> Option<Option<Actor<KeySlot<K, S>>>>
     where
         K: Borrow<Q>,
@@ -902,7 +902,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         entry.is_busy().then(|| Some(entry.actor().clone()))
     }
 
-    /// The mailbox of a key and its pins, if it lives.
+    /// The mailbox of a key and its uses, if it lives.
     pub(crate) fn live<Q>(&self, key: &Q) -> Option<Live<K, S>>
     where
         K: Borrow<Q>,
@@ -935,8 +935,8 @@ struct Sought<'a, A, K, S> {
 }
 
 impl<A, K, S> Sought<'_, A, K, S> {
-    /// Pins a key that is there.
-    fn pin(
+    /// Counts a use of a key that is there.
+    fn add_use(
         self,
         kind: Kind,
         refused: impl Fn(&Entry<K, S>) -> bool,
@@ -956,9 +956,9 @@ impl<A, K, S> Sought<'_, A, K, S> {
             ignore(|| drop(key));
             return Err(why(&actor));
         }
-        let found = (Place { hash, at }, keys.pin(at, kind).actor().clone());
+        let found = (Place { hash, at }, keys.add_use(at, kind).actor().clone());
         drop(keys);
-        // The pin is counted, so a panic must not lose it.
+        // The use is counted, so a panic must not lose it.
         ignore(|| drop(key));
         Ok(found)
     }
@@ -968,7 +968,7 @@ impl<A, K, S> Sought<'_, A, K, S> {
 pub(crate) enum Look<K, S> {
     /// Nothing. The key's hash.
     Vacant(u64),
-    /// A [`Key`](crate::Key) pins it; now a run does, too.
+    /// A [`Key`](crate::Key) uses it, and a run does now.
     Idle(Found<K, S>),
 }
 
@@ -1000,7 +1000,7 @@ pub(crate) fn now(clock: Option<&dyn Clock>) -> Duration {
     clock.map_or_else(|| MonotonicClock.now(), Clock::now)
 }
 
-/// A pin's way to its registry: a run that is waited for borrows it.
+/// The way of a use to its registry: a run that is waited for borrows it.
 pub(crate) trait Access: Sized {
     type Key: Send + Sync + 'static;
     type State: Send + 'static;
@@ -1026,11 +1026,11 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Access for Arc<Registry<K, S>>
     }
 }
 
-/// A registry, as one that a pin keeps.
+/// A registry that a use keeps.
 type Kept<A> = Arc<Registry<<A as Access>::Key, <A as Access>::State>>;
 
 /// One use of a key: it lives as long as this does.
-pub(crate) struct Pin<A: Access> {
+pub(crate) struct KeyUse<A: Access> {
     access: A,
     place: Place,
     kind: Kind,
@@ -1042,11 +1042,11 @@ pub(crate) struct Pin<A: Access> {
     fate: Option<Fate>,
 }
 
-impl<A: Access> Pin<A> {
-    /// Owns a pin that was counted.
+impl<A: Access> KeyUse<A> {
+    /// Owns a use that was counted.
     pub(crate) fn new(access: A, place: Place, kind: Kind) -> Self {
         let fate = Some(Fate::NotStarted);
-        Pin { access, place, kind, counted: true, last: false, fate }
+        KeyUse { access, place, kind, counted: true, last: false, fate }
     }
 
     pub(crate) fn access(&self) -> &A {
@@ -1057,17 +1057,17 @@ impl<A: Access> Pin<A> {
         self.place
     }
 
-    /// Owns a pin that was counted, for a turn that looks after the state for the last time.
+    /// Owns a use that was counted, for a turn that looks after the state for the last time.
     pub(crate) fn last(access: A, place: Place) -> Self {
-        Pin { access, place, kind: Kind::Key, counted: true, last: true, fate: None }
+        KeyUse { access, place, kind: Kind::Key, counted: true, last: true, fate: None }
     }
 
-    /// This pin with a registry that it keeps; this one counts no more.
-    fn hand_over(&mut self, last: bool) -> Option<Pin<Kept<A>>> {
+    /// This use with a registry that it keeps; this one counts no more.
+    fn hand_over(&mut self, last: bool) -> Option<KeyUse<Kept<A>>> {
         let access = self.access.registry().me.upgrade()?;
         self.counted = false;
         let fate = self.fate.take();
-        Some(Pin { access, place: self.place, kind: self.kind, counted: true, last, fate })
+        Some(KeyUse { access, place: self.place, kind: self.kind, counted: true, last, fate })
     }
 }
 
@@ -1082,7 +1082,7 @@ pub(crate) trait Guard<K, S> {
     fn finish(self, slot: &mut KeySlot<K, S>);
 }
 
-impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
+impl<A: Access> Guard<A::Key, A::State> for KeyUse<A> {
     fn registry(&self) -> &Registry<A::Key, A::State> {
         self.access.registry()
     }
@@ -1108,68 +1108,68 @@ impl<A: Access> Guard<A::Key, A::State> for Pin<A> {
                 (Some(_), true) => Keep::IfUsed,
                 (Some(_), false) => Keep::Yes,
             };
-            // Those that pin meanwhile wait in this very mailbox.
+            // Those that come meanwhile wait in this very mailbox.
             let fate = self.fate.take();
-            match self.access.registry().unpin(self.place, self.kind, stateless, keep, fate) {
-                Unpinned::Last(_) => {
+            match self.access.registry().end_use(self.place, self.kind, stateless, keep, fate) {
+                UseEnd::Last(_) => {
                     self.kind = Kind::Key;
                     // KEYS-3.
                     ignore(|| slot.state = None);
                 }
-                Unpinned::Kept(due) => {
+                UseEnd::Kept(due) => {
                     self.counted = false;
                     let registry = self.access.registry();
                     return registry.arm(registry.shard_of(self.place.hash), due);
                 }
-                unpinned => {
+                ended => {
                     self.counted = false;
-                    return ignore(|| drop(unpinned));
+                    return ignore(|| drop(ended));
                 }
             }
         }
     }
 }
 
-impl<A: Access> Drop for Pin<A> {
+impl<A: Access> Drop for KeyUse<A> {
     fn drop(&mut self) {
         if !self.counted {
             return;
         }
         if COMPARING.get() {
             // KEYS-4. A fresh mailbox takes it, and the pool runs that.
-            let pin = self.hand_over(self.last);
-            drop(Actor::new(()).posted().send(move |()| drop(pin)));
+            let key_use = self.hand_over(self.last);
+            drop(Actor::new(()).posted().send(move |()| drop(key_use)));
             return;
         }
         let stateless = self.last || !A::LOOKED_AFTER;
         let keep = if self.last { Keep::IfUsed } else { Keep::Yes };
         let fate = self.fate.take();
-        match self.access.registry().unpin(self.place, self.kind, stateless, keep, fate) {
-            Unpinned::Kept(due) => {
+        match self.access.registry().end_use(self.place, self.kind, stateless, keep, fate) {
+            UseEnd::Kept(due) => {
                 self.counted = false;
                 let registry = self.access.registry();
                 registry.arm(registry.shard_of(self.place.hash), due);
             }
-            Unpinned::Last(actor) => {
+            UseEnd::Last(actor) => {
                 self.kind = Kind::Key;
                 // KEYS-3. Refused, it is dropped: then the mailbox ends, and the state with it.
-                let Some(pin) = self.hand_over(true) else { return };
-                drop(actor.send(move |slot: &mut KeySlot<_, _>| pin.finish(slot)));
+                let Some(key_use) = self.hand_over(true) else { return };
+                drop(actor.send(move |slot: &mut KeySlot<_, _>| key_use.finish(slot)));
             }
-            unpinned => {
+            ended => {
                 self.counted = false;
-                ignore(|| drop(unpinned));
+                ignore(|| drop(ended));
             }
         }
     }
 }
 
-/// A pin that others hold, too: a [`Key`](crate::Key)'s.
+/// A use that others hold, too: a [`Key`](crate::Key)'s.
 impl<K, S, P> Guard<K, S> for P
 where
     K: Send + Sync + 'static,
     S: Send + 'static,
-    P: Deref<Target = Pin<Arc<Registry<K, S>>>>,
+    P: Deref<Target = KeyUse<Arc<Registry<K, S>>>>,
 {
     fn registry(&self) -> &Registry<K, S> {
         &self.access
@@ -1179,9 +1179,9 @@ where
         self.place.hash
     }
 
-    // Runs that are counted have pins of their own.
+    // Runs that are counted have uses of their own.
     fn came_to(&mut self, _: Fate) {}
 
-    // If it is the last, the pin's own end comes back for the state.
+    // If it is the last, its own end comes back for the state.
     fn finish(self, _: &mut KeySlot<K, S>) {}
 }

@@ -1,5 +1,5 @@
-//! KEYS-1 to KEYS-3 of the registry of keys: pin, unpin and look-up; a key's state, its end and its
-//! next pin. The shipped registry and its runs; it has one shard, whose lock is loom's.
+//! KEYS-1 to KEYS-3 of the registry of keys: uses, their ends and look-ups; a key's state, its end
+//! and its next use. The shipped registry and its runs; it has one shard, whose lock is loom's.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -105,9 +105,9 @@ pub(super) fn keyed_runners_and_a_canceller() {
     key.finish(keyed, ran);
 }
 
-/// KEYS-3: the last pin of a key drops its state in a turn, against a run that pins it again. The
+/// KEYS-3: the end of the last use of a key drops its state in a turn, against a run of it. The
 /// run finds that state, or creates one after it.
-pub(super) fn keyed_state_against_a_pin() {
+pub(super) fn keyed_state_against_a_use() {
     let (keyed, key) = registry();
     let pinned = keyed.key(1).expect("not closed");
     pinned.run(State::enter).expect("it runs");
@@ -119,9 +119,9 @@ pub(super) fn keyed_state_against_a_pin() {
     key.finish(keyed, 2);
 }
 
-/// KEYS-2: a run now or not at all publishes its mailbox for the key, against one that pins the
+/// KEYS-2: a run now or not at all publishes its mailbox for the key, against one that uses the
 /// key.
-pub(super) fn keyed_published_against_a_pin() {
+pub(super) fn keyed_published_against_a_use() {
     let (keyed, key) = registry();
     let theirs = keyed.clone();
     let runs = spawn(move || theirs.run(1, State::enter).expect("it runs"));
@@ -155,7 +155,7 @@ impl Hash for Same {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// KEYS-1: two keys of one hash, in two threads: each unpin finds the entry that was pinned.
+/// KEYS-1: two keys of one hash, in two threads: the end of each use finds its entry.
 pub(super) fn keyed_same_hash() {
     let keyed = Keyed::with_state(|_: &Same| Track::new(()));
     let runs = |own: u32| {

@@ -15,7 +15,7 @@ use super::error::{NotStarted, RunError};
 use super::run::{Open, full, own_circle};
 use super::turn::{Begun, Ended, as_try, begin, begun, end, forget};
 use crate::limits::{Limits, Terms};
-use crate::registry::{Guard, Kind, Own, Pin, Registry, sorted};
+use crate::registry::{Guard, KeyUse, Kind, Own, Registry, sorted};
 use crate::sync::Mutex;
 use crate::user_code::{Payload, catch, ignore, owning};
 
@@ -102,16 +102,16 @@ where
     let registry = &all.registry;
     // The `Hash` and the `Eq` of the key may panic: that must not pass through the turns outside.
     let found = catch(|| match all.immediate {
-        true => registry.pin_idle(Own(key)),
+        true => registry.add_use_if_idle(Own(key)),
         // Those of this thread are refused before.
-        false => registry.pin(Own(key), Kind::Run, full),
+        false => registry.add_use(Own(key), Kind::Run, full),
     });
     let (place, actor) = match found {
         Ok(Ok(found)) => found,
         Ok(Err(why)) => return Ended::Not(why.into()),
         Err(payload) => return Ended::Panicked(payload),
     };
-    let mut guard = Pin::new(registry.clone(), place, Kind::Run);
+    let mut guard = KeyUse::new(registry.clone(), place, Kind::Run);
     if let Some(why) = registry.refused(place, &actor, all.terms) {
         return Ended::Not(why.into());
     }

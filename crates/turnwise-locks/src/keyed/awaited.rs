@@ -11,9 +11,9 @@
 //! | is polled, lease over | is dropped                       | `Cut(Lease)`          | goes      |
 //! | is dropped at an await | is dropped                      | `Cut` by the mailbox  | goes      |
 //!
-//! - AWAITED-1: the closure's future is gone before the turn looks after the state and unpins, and
-//!   the turn does both before it is over. So the next run of the key starts after the destructors,
-//!   and a key outlives what its runs captured.
+//! - AWAITED-1: the closure's future is gone before the turn looks after the state and ends the
+//!   use, and the turn does both before it is over. So the next run of the key starts after the
+//!   destructors, and a key outlives what its runs captured.
 //! - AWAITED-2: the lease is looked at before each poll but the first, and its timer keeps the
 //!   turn's waker while the turn waits. So what waits is cut as soon as the turn is run again, and
 //!   a closure that never waits arms no timer.

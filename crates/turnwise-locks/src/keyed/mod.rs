@@ -25,8 +25,8 @@ use crate::entry_ref::EntryRef;
 use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
 use crate::registry::{
-    AsKey, Entry, Fate, Found, Guard, KeySlot, Kind, Live, Look, Make, More, NamedSpawner, Own,
-    Pin, Registry, Why, name_of,
+    AsKey, Entry, Fate, Found, Guard, KeySlot, KeyUse, Kind, Live, Look, Make, More, NamedSpawner,
+    Own, Registry, Why, name_of,
 };
 use crate::table::Hashed as _;
 use crate::user_code::{ignore, owning};
@@ -287,7 +287,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         self.run_async_of(Own(key), limits.into(), f)
     }
 
-    /// Pins a key: repeated runs without a look-up, and its state stays meanwhile.
+    /// Keeps a key in use: repeated runs need no look-up, and its state stays meanwhile.
     ///
     /// # Errors
     /// [`NotStarted::Closed`].
@@ -389,7 +389,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
 
     fn info_of(&self, hash: u64, live: Live<K, S>) -> KeyInfo {
         // A mailbox counts what it has run until the end of a batch.
-        let exact = self.registry.pins_each_run();
+        let exact = self.registry.counts_each_run();
         let runs = if exact { live.runs as usize } else { live.actor.len() };
         let expected_wait = self.registry.expected(hash, runs);
         KeyInfo { runs, keys: live.keys as usize, expected_wait }
@@ -503,9 +503,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         A: AsKey<K>,
         R: Send,
     {
-        let (f, found) = owning(f, |_| self.registry.pin(key, Kind::Run, full_or_deadlock));
+        let (f, found) = owning(f, |_| self.registry.add_use(key, Kind::Run, full_or_deadlock));
         let (place, actor) = found?;
-        run_on(&actor, Pin::new(&*self.registry, place, Kind::Run), f)
+        run_on(&actor, KeyUse::new(&*self.registry, place, Kind::Run), f)
     }
 
     /// [`try_run`](Self::try_run), with terms.
@@ -561,7 +561,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         let enter = |taken: &mut Option<F>| {
             actor.with(move |slot| {
                 let place = registry.publish(hash, key, slot, same)?;
-                let guard = Pin::new(registry, place, Kind::Run);
+                let guard = KeyUse::new(registry, place, Kind::Run);
                 Ok(perform_taken(taken, guard, slot, terms))
             })
         };
@@ -570,8 +570,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         tried.unwrap_or_else(|error| Err(not_started(error)))
     }
 
-    /// The terms of a call that is made now, and its key, pinned.
-    fn pinned<A>(
+    /// The terms of a call that is made now, and its key, whose use is counted.
+    fn enter<A>(
         &self,
         key: A,
         limits: Limits,
@@ -583,8 +583,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         let registry = &self.registry;
         let (key, terms) = owning(key, |_| registry.terms(limits));
         let found = match limits.is_immediate() {
-            true => registry.pin_idle(key),
-            false => registry.pin(key, Kind::Run, full),
+            true => registry.add_use_if_idle(key),
+            false => registry.add_use(key, Kind::Run, full),
         };
         (terms, found)
     }
@@ -603,10 +603,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
                 Err(refused) => Err(refused.into()),
             });
         }
-        let (f, (terms, found)) = owning(f, |_| self.pinned(key, limits, full));
+        let (f, (terms, found)) = owning(f, |_| self.enter(key, limits, full));
         match found {
             Ok((place, actor)) => {
-                let guard = Pin::new(registry.clone(), place, Kind::Run);
+                let guard = KeyUse::new(registry.clone(), place, Kind::Run);
                 match registry.refused(place, &actor, terms) {
                     Some(why) => Run::over(Err(why.into())),
                     None => start_on(registry, actor, guard, terms, f),
@@ -624,12 +624,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
     {
         let registry = &self.registry;
-        let (f, (terms, found)) = owning(f, |_| self.pinned(key, limits, full));
+        let (f, (terms, found)) = owning(f, |_| self.enter(key, limits, full));
         let (place, actor) = match found {
             Ok(found) => found,
             Err(reason) => return Run::over(Err(reason.into())),
         };
-        let guard = Pin::new(registry.clone(), place, Kind::Run);
+        let guard = KeyUse::new(registry.clone(), place, Kind::Run);
         match registry.refused(place, &actor, terms) {
             Some(why) => Run::over(Err(why.into())),
             None => run_async_on(registry, actor, guard, terms, f),
@@ -641,9 +641,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Keyed<K, S> {
     where
         A: AsKey<K>,
     {
-        let (place, actor) = self.registry.pin(key, Kind::Key, full)?;
-        let pin = Arc::new(Pin::new(self.registry.clone(), place, Kind::Key));
-        Ok(Key { pin, actor })
+        let (place, actor) = self.registry.add_use(key, Kind::Key, full)?;
+        let key_use = Arc::new(KeyUse::new(self.registry.clone(), place, Kind::Key));
+        Ok(Key { key_use, actor })
     }
 }
 
@@ -701,7 +701,7 @@ where
     }
 }
 
-/// A run on the mailbox of a key that was found idle, and pinned for it.
+/// A run on the mailbox of a key that was found idle, and whose use is counted.
 fn try_on<K, S, R, F>(
     registry: &Registry<K, S>,
     (place, actor): Found<K, S>,
@@ -714,7 +714,7 @@ where
     R: Send,
     F: FnOnce(&mut S) -> R + Send,
 {
-    let guard = Pin::new(registry, place, Kind::Run);
+    let guard = KeyUse::new(registry, place, Kind::Run);
     let mut f = Some(f);
     let taken = &mut f;
     let turn = move |slot: &mut KeySlot<K, S>| perform_taken(taken, guard, slot, terms);
@@ -814,14 +814,14 @@ where
     Run::open(reply, actor, terms, registry).abortable(handle)
 }
 
-type KeyPin<K, S> = Pin<Arc<Registry<K, S>>>;
+type SharedUse<K, S> = KeyUse<Arc<Registry<K, S>>>;
 
-/// A key that is pinned ([`Keyed::key`]): its runs need no look-up, and its state stays. Clones are
-/// the same pin.
+/// A key that is kept in use ([`Keyed::key`]): its runs need no look-up, and its state stays.
+/// Clones are the same use.
 ///
 /// If it is the last use of its key, dropping it drops the key's state, inside a turn of the key.
 pub struct Key<K: Send + Sync + 'static, S: Send + 'static = ()> {
-    pin: Arc<KeyPin<K, S>>,
+    key_use: Arc<SharedUse<K, S>>,
     actor: Actor<KeySlot<K, S>>,
 }
 
@@ -835,20 +835,20 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
     /// As [`Keyed::run`].
     pub fn run<R: Send>(&self, f: impl FnOnce(&mut S) -> R + Send) -> Result<R, NotStarted> {
         match self.counted(full_or_deadlock)? {
-            Some(pin) => run_on(&self.actor, pin, f),
-            None => run_on(&self.actor, &*self.pin, f),
+            Some(key_use) => run_on(&self.actor, key_use, f),
+            None => run_on(&self.actor, &*self.key_use, f),
         }
     }
 
-    /// A pin for one run, if those of the registry are counted.
-    fn counted(&self, full: Why<K, S>) -> Result<Option<KeyPin<K, S>>, NotStarted> {
-        let registry = self.pin.access();
-        let counted = registry.count(self.pin.place(), full)?;
-        Ok(counted.map(|place| Pin::new(registry.clone(), place, Kind::Run)))
+    /// A use for one run, if those of the registry are counted.
+    fn counted(&self, full: Why<K, S>) -> Result<Option<SharedUse<K, S>>, NotStarted> {
+        let registry = self.key_use.access();
+        let counted = registry.count(self.key_use.place(), full)?;
+        Ok(counted.map(|place| KeyUse::new(registry.clone(), place, Kind::Run)))
     }
 
     /// As [`Keyed::try_run`]. After a run in another thread, its result may be there a moment
-    /// before that thread lets go of a key that is pinned: until then the key is busy.
+    /// before that thread lets go of a key that it used: until then the key is busy.
     ///
     /// # Errors
     /// As [`Keyed::try_run`].
@@ -868,8 +868,8 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         R: Send,
         F: FnOnce(&mut S) -> R + Send,
     {
-        let registry = (*self.pin).registry();
-        match registry.reserve(self.pin.place()) {
+        let registry = (*self.key_use).registry();
+        match registry.reserve(self.key_use.place()) {
             Ok(found) => Ok(value_of(try_on(registry, found, Terms::NONE, f)?)),
             Err(reason) => Err(reason),
         }
@@ -890,26 +890,26 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         R: Send + 'static,
         F: FnOnce(&mut S) -> R + Send + 'static,
     {
-        let registry = (*self.pin).registry();
+        let registry = (*self.key_use).registry();
         let (f, terms) = owning(f, |_| registry.terms(limits));
         if !limits.is_immediate() {
-            if let Some(why) = registry.refused(self.pin.place(), &self.actor, terms) {
+            if let Some(why) = registry.refused(self.key_use.place(), &self.actor, terms) {
                 return Run::over(Err(why.into()));
             }
             let actor = self.actor.clone();
             return match self.counted(full) {
-                Ok(Some(pin)) => start_on(registry, actor, pin, terms, f),
-                Ok(None) => start_on(registry, actor, self.pin.clone(), terms, f),
+                Ok(Some(key_use)) => start_on(registry, actor, key_use, terms, f),
+                Ok(None) => start_on(registry, actor, self.key_use.clone(), terms, f),
                 Err(why) => Run::over(Err(why.into())),
             };
         }
-        let found = match registry.reserve(self.pin.place()) {
+        let found = match registry.reserve(self.key_use.place()) {
             Ok(found) => found,
             Err(reason) => return Run::over(Err(reason.into())),
         };
         if registry.elsewhere {
             let (place, actor) = found;
-            let guard = Pin::new(self.pin.access().clone(), place, Kind::Run);
+            let guard = KeyUse::new(self.key_use.access().clone(), place, Kind::Run);
             return start_on(registry, actor, guard, terms, f);
         }
         Run::over(match try_on(registry, found, terms, f) {
@@ -939,22 +939,22 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
     {
         let limits = limits.into();
-        let registry = (*self.pin).registry();
+        let registry = (*self.key_use).registry();
         let (f, terms) = owning(f, |_| registry.terms(limits));
         if !limits.is_immediate() {
-            if let Some(why) = registry.refused(self.pin.place(), &self.actor, terms) {
+            if let Some(why) = registry.refused(self.key_use.place(), &self.actor, terms) {
                 return Run::over(Err(why.into()));
             }
             let actor = self.actor.clone();
             return match self.counted(full) {
-                Ok(Some(pin)) => run_async_on(registry, actor, pin, terms, f),
-                Ok(None) => run_async_on(registry, actor, self.pin.clone(), terms, f),
+                Ok(Some(key_use)) => run_async_on(registry, actor, key_use, terms, f),
+                Ok(None) => run_async_on(registry, actor, self.key_use.clone(), terms, f),
                 Err(why) => Run::over(Err(why.into())),
             };
         }
-        match registry.reserve(self.pin.place()) {
+        match registry.reserve(self.key_use.place()) {
             Ok((place, actor)) => {
-                let guard = Pin::new(self.pin.access().clone(), place, Kind::Run);
+                let guard = KeyUse::new(self.key_use.access().clone(), place, Kind::Run);
                 run_async_on(registry, actor, guard, terms, f)
             }
             Err(reason) => Run::over(Err(reason.into())),
@@ -976,7 +976,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Key<K, S> {
 
 impl<K: Send + Sync + 'static, S: Send + 'static> Clone for Key<K, S> {
     fn clone(&self) -> Self {
-        Key { pin: self.pin.clone(), actor: self.actor.clone() }
+        Key { key_use: self.key_use.clone(), actor: self.actor.clone() }
     }
 }
 
@@ -993,7 +993,7 @@ pub struct KeyInfo {
     /// Closures that run or wait: exact in a registry with a bound or counters, else an upper
     /// bound, late by at most a batch.
     pub runs: usize,
-    /// The number of times that it is pinned by a [`Key`]; clones of one are one.
+    /// The number of [`Key`]s that keep it in use; clones of one are one.
     pub keys: usize,
     /// The time that a run started now would wait, by what is known of the key: nothing, before
     /// a call has asked for that ([`Limits::refuse_early`]).
@@ -1177,7 +1177,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// that the key waits for. Zero lets none wait. Keys are bounded each for itself.
     ///
     /// Exact, also with calls from many threads. A run that is cancelled gives its place back at
-    /// once; one whose wait is over, when its turn comes. Runs of a pinned [`Key`] take the short
+    /// once; one whose wait is over, when its turn comes. Runs of a [`Key`] take the short
     /// lock of a shard then.
     ///
     /// # Examples
@@ -1198,7 +1198,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         KeyedBuilder { more: More { capacity: Some(waiting), ..self.more }, ..self }
     }
 
-    /// Counts the outcomes of runs: [`Keyed::stats`]. Runs of a pinned [`Key`] take the short lock
+    /// Counts the outcomes of runs: [`Keyed::stats`]. Runs of a [`Key`] take the short lock
     /// of a shard then; others count under the lock that they take anyway.
     ///
     /// # Examples

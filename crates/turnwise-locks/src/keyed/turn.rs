@@ -9,7 +9,7 @@ use crate::overrun::Watch;
 use crate::registry::{Fate, Guard, KeySlot, Registry};
 use crate::user_code::{Payload, catch, discard, ignore, text};
 
-/// A closure in its key's mailbox. Dropped unrun, it drops the closure, then the pin: in this
+/// A closure in its key's mailbox. Dropped unrun, it drops the closure, then the use: in this
 /// order, so a key outlives what its runs captured.
 pub(super) struct Job<F, G> {
     pub(super) f: F,

@@ -15,7 +15,7 @@ use super::hold_state::{HoldState, Lost};
 use super::machine::Term;
 use super::place::{LockPlace, LockSet, tell};
 use super::turns::{Common, Core, Grant};
-use crate::registry::{self, Beside, KeySlot, Kind, Pin, comparing};
+use crate::registry::{self, Beside, KeySlot, KeyUse, Kind, comparing};
 
 /// A hold, until it is dropped.
 pub struct Held<K: Send + Sync + 'static>(Body<K>);
@@ -94,8 +94,8 @@ impl<K: Send + Sync + 'static> Thin<K> {
         let met = self.set.registry.let_go(self.place);
         self.held = false;
         let (actor, beside) = met?;
-        let pin = Pin::new(self.set.clone(), self.place, Kind::Run);
-        Some((LockPlace::Key(pin, actor), hold_state_of(beside)))
+        let key_use = KeyUse::new(self.set.clone(), self.place, Kind::Run);
+        Some((LockPlace::Key(key_use, actor), hold_state_of(beside)))
     }
 
     /// Lets go. True: it was lost before.

@@ -21,7 +21,9 @@ use super::place::{LockPlace, LockSet, NameOf, tell};
 use super::turns::{Common, Core};
 use crate::keyed::NotStarted;
 use crate::limits::Limits;
-use crate::registry::{AsKey, HoldOutcome, HoldRequest, KeySlot, Kind, Make, Own, Pin, Registry};
+use crate::registry::{
+    AsKey, HoldOutcome, HoldRequest, KeySlot, KeyUse, Kind, Make, Own, Registry,
+};
 use crate::user_code::{ignore, owning};
 
 /// One who may hold the same lock several times: its own requests do not wait for each other.
@@ -136,11 +138,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> Keys<K> {
                 return Acquire::thin(Thin::new(set.clone(), place, fence));
             }
             Ok(HoldOutcome::Fat((place, actor), key)) => {
-                let pin = Pin::new(self.set.clone(), place, Kind::Run);
+                let key_use = KeyUse::new(self.set.clone(), place, Kind::Run);
                 let wanted = Wanted { owner: owner.map(|owner| owner.number), weight, limits };
                 let (key, acquire) = owning(key, |_| {
                     let terms = limits.terms(|| set.common.now());
-                    Acquire::new(LockPlace::Key(pin, actor), wanted, terms)
+                    Acquire::new(LockPlace::Key(key_use, actor), wanted, terms)
                 });
                 (acquire, key)
             }

@@ -1,4 +1,4 @@
-//! The mailbox of a lock: a key's, kept by a pin; or one of its own.
+//! The mailbox of a lock: a key's, kept by a use of that; or one of its own.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::fast::Lender;
 use super::hold_state::HoldState;
 use super::turns::{Common, Core};
 use crate::estimate::Estimate;
-use crate::registry::{Access, Beside, Guard, KeySlot, Pin, Registry};
+use crate::registry::{Access, Beside, Guard, KeySlot, KeyUse, Registry};
 
 /// The locks of one registry.
 pub(super) struct LockSet<K: Send + Sync + 'static> {
@@ -59,8 +59,8 @@ impl<K: Send + Sync + 'static> Access for Arc<LockSet<K>> {
 
 /// One use of a lock: it lives as long as this does.
 pub(super) enum LockPlace<K: Send + Sync + 'static> {
-    /// Its key is pinned, and this is the key's mailbox.
-    Key(Pin<Arc<LockSet<K>>>, Actor<KeySlot<K, Core<K>>>),
+    /// Its key is in use, and this is the key's mailbox.
+    Key(KeyUse<Arc<LockSet<K>>>, Actor<KeySlot<K, Core<K>>>),
     /// It is no key's: a semaphore.
     Alone(Arc<Lender<K>>),
 }
@@ -68,7 +68,7 @@ pub(super) enum LockPlace<K: Send + Sync + 'static> {
 impl<K: Send + Sync + 'static> LockPlace<K> {
     pub(super) fn common(&self) -> &Arc<Common> {
         match self {
-            LockPlace::Key(pin, _) => &pin.access().common,
+            LockPlace::Key(key_use, _) => &key_use.access().common,
             LockPlace::Alone(lender) => &lender.common,
         }
     }
@@ -90,7 +90,7 @@ impl<K: Send + Sync + 'static> LockPlace<K> {
 
     pub(super) fn lock_set(&self) -> Option<&Arc<LockSet<K>>> {
         match self {
-            LockPlace::Key(pin, _) => Some(pin.access()),
+            LockPlace::Key(key_use, _) => Some(key_use.access()),
             LockPlace::Alone(_) => None,
         }
     }
@@ -98,7 +98,7 @@ impl<K: Send + Sync + 'static> LockPlace<K> {
     /// The hash of its key.
     pub(super) fn hash(&self) -> u64 {
         match self {
-            LockPlace::Key(pin, _) => pin.place().hash,
+            LockPlace::Key(key_use, _) => key_use.place().hash,
             LockPlace::Alone(_) => unreachable!("a semaphore has no key"),
         }
     }
@@ -113,15 +113,15 @@ impl<K: Send + Sync + 'static> LockPlace<K> {
 
     /// From now on it is measured how long its key is held.
     pub(super) fn want(&self) {
-        if let LockPlace::Key(pin, _) = self {
-            pin.access().registry.estimates.want();
+        if let LockPlace::Key(key_use, _) = self {
+            key_use.access().registry.estimates.want();
         }
     }
 
     /// The estimate of how long its key is held, if there was a request for it.
     pub(super) fn known(&self) -> Option<Estimate> {
         match self {
-            LockPlace::Key(pin, _) => pin.access().known(pin.place().hash),
+            LockPlace::Key(key_use, _) => key_use.access().known(key_use.place().hash),
             LockPlace::Alone(_) => None,
         }
     }
@@ -129,18 +129,18 @@ impl<K: Send + Sync + 'static> LockPlace<K> {
     /// The last turn of this use.
     pub(super) fn end(self, f: impl FnOnce(&mut Core<K>, &Arc<Common>) + Send + 'static) {
         match self {
-            LockPlace::Key(pin, actor) => {
+            LockPlace::Key(key_use, actor) => {
                 // The drop of values is the user's: not inside a turn of the lock.
-                let _values = pin.access().values.is_some().then(|| pin.access().clone());
+                let _values = key_use.access().values.is_some().then(|| key_use.access().clone());
                 tell(&actor, move |slot| {
                     if let Some(core) = &mut slot.state {
-                        f(core, &pin.access().common);
+                        f(core, &key_use.access().common);
                         // The estimate of how long a key is held outlives its lock.
                         if let Some(estimate) = core.known() {
-                            pin.access().registry.estimates.put(pin.place().hash, estimate);
+                            key_use.access().registry.estimates.put(key_use.place().hash, estimate);
                         }
                     }
-                    pin.finish(slot);
+                    key_use.finish(slot);
                 });
             }
             LockPlace::Alone(lender) => {

@@ -5,7 +5,7 @@
 //! the lock of the shard, so it is in one place or in the other.
 //!
 //! - THIN-1: an entry is a thin hold or has a mailbox, never both.
-//! - THIN-2: a mailbox that was made for a thin hold is pinned for it, and the entry stays in its
+//! - THIN-2: a mailbox that was made for a thin hold is used by it, and the entry stays in its
 //!   place. So the holder finds out when it lets go.
 //! - THIN-3: what such a mailbox shares with the holder lies beside the entry as long as that is
 //!   there. So the holder has it without a turn: it may be asked for inside of one of that very
@@ -107,7 +107,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         }
     }
 
-    /// Lets go of a hold. It has got a mailbox meanwhile: here it is, pinned for the hold, and what
+    /// Lets go of a hold. It has got a mailbox meanwhile: here it is, used by the hold, and what
     /// they share.
     pub(crate) fn let_go(&self, place: Place) -> Option<Met<K, S>> {
         let mut keys = self.lock(self.shard_of(place.hash));
@@ -136,8 +136,8 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
-    /// Holds a key, if it is not used; else pins its mailbox. `kept` makes the state of a mailbox
-    /// that has a hold of this fence and weight.
+    /// Holds a key, if it is not used; else counts a use of its mailbox. `kept` makes the state of
+    /// a mailbox that has a hold of this fence and weight.
     ///
     /// # Errors
     /// Why it is refused, and its key if that is at hand still.
@@ -161,7 +161,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
                 return Err((NotStarted::Busy { key: None }, key));
             }
             let actor = self.fatten(&mut keys, at, kept);
-            keys.pin(at, Kind::Run);
+            keys.add_use(at, Kind::Run);
             return Ok(HoldOutcome::Fat((Place { hash, at }, actor), key));
         }
         if A::BORROWED {

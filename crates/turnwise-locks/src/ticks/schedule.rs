@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Cuts time into ticks: from the time since the Unix epoch to the number of a tick. That grows with
-/// time, and names the tick among all contenders.
+/// Cuts time into ticks: from the time since the Unix epoch to the number of a tick. That grows
+/// with time, and names the tick among all contenders.
 ///
 /// # Examples
 /// ```

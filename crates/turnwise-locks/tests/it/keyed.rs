@@ -352,7 +352,7 @@ fn hammered() -> Duration {
     Duration::from_secs(seconds.unwrap_or(2))
 }
 
-/// Runners, tries, a canceller, pins and several keys at once, all on one key.
+/// Runners, tries, a canceller, keys that are kept in use and several keys at once, all on one key.
 fn hammer(keyed: &Keyed<u32, Live>, states: &Arc<States>) {
     let stop = AtomicBool::new(false);
     let enter = |live: &mut Live| live.0.alone.enter(thread::yield_now);
@@ -442,7 +442,7 @@ fn the_last_pin_drops_the_state_in_a_turn() {
     queue.run_until_idle();
     first.wait().unwrap();
     second.wait().unwrap();
-    assert_eq!(states.live.load(SeqCst), 1, "the key is pinned");
+    assert_eq!(states.live.load(SeqCst), 1, "the key is in use");
     drop(key);
     assert_eq!((states.live.load(SeqCst), keyed.len()), (1, 1), "its turn has not come");
     queue.run_until_idle();
@@ -545,7 +545,7 @@ fn keys_that_misbehave() {
     // Coming back from there is refused, with a panic.
     let back = misbehaved(|| drop(ODD.get().unwrap().run(Odd(1), |_| ())));
     assert!(back.is_err());
-    // The last pin of some key ends there, with its state.
+    // The last use of some key ends there, with its state.
     let other = keyed.key(Odd(2)).unwrap();
     other.run(|state| state.push('!')).unwrap();
     PINNED.lock().unwrap().push(other);

@@ -346,7 +346,7 @@ fn a_state_stays_and_then_goes() {
     clock.advance(60 * MS);
     timers.run_due();
     until("b is gone", || keyed.len() == 1 && live.load(SeqCst) == 1);
-    // A pin keeps it, however long.
+    // A use keeps it, however long.
     clock.advance(600 * MS);
     timers.run_due();
     assert_eq!((keyed.len(), live.load(SeqCst)), (1, 1));
