@@ -10,6 +10,7 @@
 // permits, each of which takes as long as the longest `Duration`, is below 2^127 of them.
 
 use std::borrow::Borrow;
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
@@ -19,11 +20,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use turnwise::time::{Sleep, Timers};
-use turnwise::{Actor, Limit, WaitError};
+use turnwise::{Actor, Limit, Reason, WaitError};
 
 use crate::entry_ref::EntryRef;
 use crate::limits::TimeSource;
-use crate::lock::LockError;
 use crate::map::{Entries, Map, MapEntry};
 use crate::registry::{AsKey, Own, comparing};
 use crate::user_code::{ignore, owning};
@@ -35,8 +35,9 @@ use crate::user_code::{ignore, owning};
 /// use std::time::Duration;
 /// use turnwise_locks::rate::Rate;
 ///
-/// let ten_a_second = Rate::new(10, Duration::from_secs(1)); // and ten at once
-/// let smooth = ten_a_second.burst(1); // one each 100 ms
+/// let ten_a_second = Rate::new(10, Duration::from_secs(1))?; // and ten at once
+/// let smooth = ten_a_second.burst(1)?; // one each 100 ms
+/// # Ok::<(), turnwise_locks::rate::RateError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -45,27 +46,48 @@ pub struct Rate {
     burst: u32,
 }
 
+/// The error of a request that got no permits: it has taken none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RateError {
+    /// They are there after this time, which is longer than the request was to wait.
+    Expected {
+        /// The time, from the call on.
+        wait: Duration,
+    },
+    /// The request is for more permits than there are at once.
+    TooMany {
+        /// The number that there are at once.
+        burst: u32,
+    },
+    /// A request, or a rate, is for no permits, or a rate for no time.
+    Zero,
+    /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
+    WouldBlock,
+    /// The outcome was taken by an earlier poll.
+    Taken,
+}
+
 impl Rate {
     /// This many permits in this time, all of which may be taken at once.
     ///
-    /// # Panics
-    /// If that is none, or no time.
-    #[track_caller]
-    pub fn new(permits: u32, per: Duration) -> Rate {
-        assert!(permits > 0 && !per.is_zero(), "a rate needs permits, and some time");
+    /// # Errors
+    /// [`RateError::Zero`].
+    pub fn new(permits: u32, per: Duration) -> Result<Rate, RateError> {
+        if permits == 0 || per.is_zero() {
+            return Err(RateError::Zero);
+        }
         // Rounded up: never faster.
         let period = nanos(per.as_nanos().div_ceil(u128::from(permits)));
-        Rate { period, burst: permits }
+        Ok(Rate { period, burst: permits })
     }
 
     /// At most this many permits are taken at once, whatever was left before.
     ///
-    /// # Panics
-    /// If that is none.
-    #[track_caller]
-    pub fn burst(self, permits: u32) -> Rate {
-        assert!(permits > 0, "a burst needs at least one permit");
-        Rate { burst: permits, ..self }
+    /// # Errors
+    /// [`RateError::Zero`].
+    pub fn burst(self, permits: u32) -> Result<Rate, RateError> {
+        if permits == 0 { Err(RateError::Zero) } else { Ok(Rate { burst: permits, ..self }) }
     }
 
     /// The time in which this many permits come, in nanoseconds.
@@ -92,16 +114,15 @@ fn nanos(nanos: u128) -> Duration {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use turnwise_locks::LockError;
-/// use turnwise_locks::rate::{Rate, RateLimits};
+/// use turnwise_locks::rate::{Rate, RateError, RateLimits};
 ///
-/// let calls = RateLimits::new(Rate::new(2, Duration::from_secs(60))); // of each tenant
+/// let calls = RateLimits::new(Rate::new(2, Duration::from_secs(60))?); // of each tenant
 /// calls.try_acquire("ada", 1)?;
 /// calls.try_acquire("ada", 1)?;
-/// let Err(LockError::Expected { wait, .. }) = calls.try_acquire("ada", 1) else { unreachable!() };
+/// let Err(RateError::Expected { wait }) = calls.try_acquire("ada", 1) else { unreachable!() };
 /// assert!(wait <= Duration::from_secs(30)); // `Retry-After`
 /// calls.try_acquire("grace", 2)?;
-/// # Ok::<(), LockError>(())
+/// # Ok::<(), RateError>(())
 /// ```
 pub struct RateLimits<K> {
     inner: Arc<Inner<K>>,
@@ -127,7 +148,7 @@ pub struct AcquireRate<K: Eq + Hash + Send + 'static> {
 }
 
 enum Stage<K> {
-    Over(Result<(), LockError>),
+    Over(Result<(), RateError>),
     Waits(Taken<K>),
     Taken,
 }
@@ -173,12 +194,12 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// use turnwise_locks::rate::{Rate, RateLimits};
     ///
     /// let clock = VirtualClock::new();
-    /// let rate = Rate::new(1, Duration::from_secs(60));
+    /// let rate = Rate::new(1, Duration::from_secs(60))?;
     /// let mails = RateLimits::with_timers(rate, Timers::by_hand(clock.clone()));
     /// mails.try_acquire("ada@example.org", 1)?;
     /// clock.advance(Duration::from_secs(60));
     /// mails.try_acquire("ada@example.org", 1)?;
-    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// # Ok::<(), turnwise_locks::rate::RateError>(())
     /// ```
     pub fn with_timers(rate: Rate, timers: Timers) -> Self {
         Self::over(rate, Some(timers))
@@ -192,13 +213,8 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// Takes permits of a key that are there now. Never waits but for the short lock of a shard.
     ///
     /// # Errors
-    /// [`LockError::Expected`]: they are there after this time. [`LockError::TooMany`]: they are
-    /// more than a burst.
-    ///
-    /// # Panics
-    /// If no permits are asked for.
-    #[track_caller]
-    pub fn try_acquire(&self, key: K, permits: u32) -> Result<(), LockError> {
+    /// [`RateError::Expected`], [`RateError::TooMany`], [`RateError::Zero`].
+    pub fn try_acquire(&self, key: K, permits: u32) -> Result<(), RateError> {
         self.acquire_within(key, permits, Limit::Immediate).at_once()
     }
 
@@ -209,11 +225,11 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// use std::time::Duration;
     /// use turnwise_locks::rate::{Rate, RateLimits};
     ///
-    /// let calls = RateLimits::new(Rate::new(1_000, Duration::from_secs(1)).burst(1));
+    /// let calls = RateLimits::new(Rate::new(1_000, Duration::from_secs(1))?.burst(1)?);
     /// for _ in 0..3 {
     ///     calls.acquire("ada").wait()?; // or `.await`: one each millisecond
     /// }
-    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// # Ok::<(), turnwise_locks::rate::RateError>(())
     /// ```
     pub fn acquire(&self, key: K) -> AcquireRate<K> {
         self.acquire_within(key, 1, Limit::Unlimited)
@@ -221,28 +237,23 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
 
     /// Asks for permits of a key, if they are there within a time. One that would wait for longer
     /// is refused at once.
-    ///
-    /// # Panics
-    /// If no permits are asked for.
-    #[track_caller]
     pub fn acquire_within(&self, key: K, permits: u32, limit: impl Into<Limit>) -> AcquireRate<K> {
         self.acquire_of(Own(key), permits, limit)
     }
 
     /// [`acquire_within`](Self::acquire_within), by a key that is given away or borrowed.
-    #[track_caller]
     fn acquire_of<A>(&self, key: A, permits: u32, limit: impl Into<Limit>) -> AcquireRate<K>
     where
         A: AsKey<K>,
     {
-        let (key, limit) = owning(key, |_| {
-            assert!(permits > 0, "a request needs at least one permit");
-            limit.into()
-        });
+        let (key, limit) = owning(key, |_| limit.into());
         let over = |error| AcquireRate { stage: Stage::Over(Err(error)), sleep: None };
         let Rate { burst, .. } = self.inner.rate;
+        if permits == 0 {
+            return over(RateError::Zero);
+        }
         if permits > burst {
-            return over(LockError::TooMany { permits: burst.into() });
+            return over(RateError::TooMany { burst });
         }
         let patience = match limit {
             Limit::Unlimited => Duration::MAX,
@@ -252,9 +263,7 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
         let (key, hash) = owning(key, |key| self.inner.full_at.hash_of(key));
         let stage = match self.inner.take(hash, key, permits, patience) {
             RateOutcome::Now => Stage::Over(Ok(())),
-            RateOutcome::Expected(wait) => {
-                Stage::Over(Err(LockError::Expected { wait, key: None }))
-            }
+            RateOutcome::Expected(wait) => Stage::Over(Err(RateError::Expected { wait })),
             RateOutcome::Later { key, full_at, at } => {
                 let inner = self.inner.clone();
                 Stage::Waits(Taken { inner, hash, key, permits, full_at, at })
@@ -271,11 +280,11 @@ impl<K: Hash + Eq + Send + 'static> RateLimits<K> {
     /// use std::time::Duration;
     /// use turnwise_locks::rate::{Rate, RateLimits};
     ///
-    /// let calls = RateLimits::<String>::new(Rate::new(2, Duration::from_secs(60)));
+    /// let calls = RateLimits::<String>::new(Rate::new(2, Duration::from_secs(60))?);
     /// calls.entry_ref("ada").try_acquire(1)?;
     /// calls.entry_ref("ada").try_acquire(1)?; // no clone: it is known
     /// assert!(calls.entry_ref("ada").try_acquire(1).is_err());
-    /// # Ok::<(), turnwise_locks::LockError>(())
+    /// # Ok::<(), turnwise_locks::rate::RateError>(())
     /// ```
     pub fn entry_ref<'a, Q>(&'a self, key: &'a Q) -> EntryRef<'a, Self, Q>
     where
@@ -315,7 +324,7 @@ where
     ///
     /// # Errors
     /// As there.
-    pub fn try_acquire(self, permits: u32) -> Result<(), LockError> {
+    pub fn try_acquire(self, permits: u32) -> Result<(), RateError> {
         self.acquire_within(permits, Limit::Immediate).at_once()
     }
 
@@ -407,7 +416,7 @@ impl<K: Eq + Hash> Taken<K> {
 
 impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
     /// The outcome of a request that does not wait.
-    fn at_once(mut self) -> Result<(), LockError> {
+    fn at_once(mut self) -> Result<(), RateError> {
         match std::mem::replace(&mut self.stage, Stage::Taken) {
             Stage::Over(outcome) => outcome,
             _ => unreachable!("what does not wait is over"),
@@ -426,11 +435,11 @@ impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
     /// Waits until the permits are there. May block.
     ///
     /// # Errors
-    /// See [`LockError`]: no permits are taken.
-    pub fn wait(mut self) -> Result<(), LockError> {
+    /// See [`RateError`]: no permits are taken.
+    pub fn wait(mut self) -> Result<(), RateError> {
         let taken = match std::mem::replace(&mut self.stage, Stage::Taken) {
             Stage::Over(outcome) => return outcome,
-            Stage::Taken => return Err(LockError::Taken),
+            Stage::Taken => return Err(RateError::Taken),
             Stage::Waits(taken) => taken,
         };
         loop {
@@ -444,7 +453,7 @@ impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
                 Err(WaitError::TimedOut(_)) => {}
                 _ => {
                     self.stage = Stage::Waits(taken);
-                    return Err(LockError::WouldBlock);
+                    return Err(RateError::WouldBlock);
                 }
             }
         }
@@ -452,7 +461,7 @@ impl<K: Eq + Hash + Send + 'static> AcquireRate<K> {
 }
 
 impl<K: Eq + Hash + Send + 'static> Future for AcquireRate<K> {
-    type Output = Result<(), LockError>;
+    type Output = Result<(), RateError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
@@ -470,7 +479,7 @@ impl<K: Eq + Hash + Send + 'static> Future for AcquireRate<K> {
         }
         match std::mem::replace(&mut this.stage, Stage::Taken) {
             Stage::Over(outcome) => Poll::Ready(outcome),
-            _ => Poll::Ready(Err(LockError::Taken)),
+            _ => Poll::Ready(Err(RateError::Taken)),
         }
     }
 }
@@ -512,3 +521,17 @@ impl<K: Eq + Hash + Send + 'static> fmt::Debug for AcquireRate<K> {
         f.debug_struct("AcquireRate").field("ready", &self.is_ready()).finish_non_exhaustive()
     }
 }
+
+impl fmt::Display for RateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RateError::Expected { wait } => write!(f, "the rate is used up for {wait:?}"),
+            RateError::TooMany { burst } => write!(f, "there are {burst} permits at once"),
+            RateError::Zero => f.write_str("a rate needs permits, and some time"),
+            RateError::WouldBlock => Reason::WouldBlock.fmt(f),
+            RateError::Taken => f.write_str("the outcome was taken before"),
+        }
+    }
+}
+
+impl Error for RateError {}

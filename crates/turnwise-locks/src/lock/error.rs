@@ -24,8 +24,7 @@ pub enum LockError {
         key: Option<Arc<str>>,
     },
     /// It would not come in time, as far as is known: see
-    /// [`Limits::refuse_early`](crate::Limits::refuse_early). Of a
-    /// [rate](crate::rate::RateLimits), that is known.
+    /// [`Limits::refuse_early`](crate::Limits::refuse_early).
     Expected {
         /// The time that it would take.
         wait: Duration,
@@ -46,9 +45,9 @@ pub enum LockError {
     Closed,
     /// Waiting was refused: this thread is a pool's worker, and no thread could take its place.
     WouldBlock,
-    /// The request is for more permits than there are in all; of a rate, at once.
+    /// The request is for more permits than there are in all.
     TooMany {
-        /// The number of those.
+        /// The number of permits in all.
         permits: u64,
     },
     /// The outcome was taken by an earlier poll.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use turnwise_locks::rate::AcquireRate;
+use turnwise_locks::rate::{AcquireRate, RateError};
 use turnwise_locks::{
     Acquire, AcquireAll, AcquireMutex, Fence, FencedError, Guard, Key, KeyPermit, LockError, Lost,
     MutexGuard, Opening, Permit, ReadGuard, ReleaseError, Run, WriteGuard,
@@ -491,14 +491,13 @@ fn rated(mut asked: AcquireRate<Tenant>, rated: Rated, world: &Arc<World>) -> Op
     None
 }
 
-fn came_to(got: Result<(), LockError>, rated: Rated, world: &World) {
+fn came_to(got: Result<(), RateError>, rated: Rated, world: &World) {
     let Rated { key, permits, asked } = rated;
     match got {
         Ok(()) => world.granted(key, permits, asked),
-        Err(LockError::TooMany { permits: most })
-            if most == u64::from(BURST) && permits > BURST => {}
-        Err(LockError::Expected { .. }) if permits <= BURST => {}
-        Err(LockError::WouldBlock) => {}
+        Err(RateError::TooMany { burst }) if burst == BURST && permits > BURST => {}
+        Err(RateError::Expected { .. }) if permits <= BURST => {}
+        Err(RateError::WouldBlock) => {}
         Err(why) => world.finding(format!("{permits} permits of a rate: {why:?}")),
     }
 }

@@ -381,7 +381,8 @@ impl World {
             (None, Some(clock)) => Mutexes::builder(Value::of).timers(Timers::of(clock)).build(),
             (None, None) => Mutexes::with(Value::of),
         };
-        let rate = Rate::new(1, PERIOD).burst(BURST);
+        let rate = Rate::new(1, PERIOD).and_then(|rate| rate.burst(BURST));
+        let rate = rate.expect("it is a rate");
         let rates = match (&timers, &shared) {
             (Some(timers), _) => RateLimits::with_timers(rate, timers.clone()),
             (None, Some(clock)) => RateLimits::with_timers(rate, Timers::of(clock)),

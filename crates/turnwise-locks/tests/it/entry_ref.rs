@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use turnwise_locks::rate::{Rate, RateLimits};
+use turnwise_locks::rate::{Rate, RateError, RateLimits};
 use turnwise_locks::{Keyed, Limits, LockError, Locks, NotStarted, Owner, RwLocks, Semaphores};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -119,11 +119,11 @@ fn a_key_that_runs_is_not_cloned() {
 #[test]
 fn a_key_whose_rate_is_known_is_cloned_to_wait_only() {
     let a = Name(1);
-    let calls = RateLimits::new(Rate::new(2, Duration::from_secs(60)));
+    let calls = RateLimits::new(Rate::new(2, Duration::from_secs(60)).unwrap());
     assert_eq!(cloning(1, || calls.entry_ref(&a).try_acquire(1)), Ok(()));
     assert_eq!(cloning(0, || calls.entry_ref(&a).acquire().wait()), Ok(()));
     let late = cloning(0, || calls.entry_ref(&a).acquire_within(1, SECOND).wait());
-    assert!(matches!(late, Err(LockError::Expected { .. })));
+    assert!(matches!(late, Err(RateError::Expected { .. })));
     let waits = cloning(1, || calls.entry_ref(&a).acquire());
     assert!(!waits.is_ready());
 }
@@ -133,7 +133,7 @@ fn a_key_whose_rate_is_known_is_cloned_to_wait_only() {
 fn keys_are_cloned_outside_of_locks() {
     let locks = Locks::new();
     let keyed = Keyed::new();
-    let calls = RateLimits::new(Rate::new(1, 3600 * SECOND));
+    let calls = RateLimits::new(Rate::new(1, 3600 * SECOND).unwrap());
     let (send, free) = mpsc::channel();
     let (its_locks, its_keyed, its_calls) = (locks.clone(), keyed.clone(), calls.clone());
     ON_CLONE.set(Some(Box::new(move || {
@@ -160,7 +160,7 @@ fn keys_are_cloned_outside_of_locks() {
 fn a_clone_that_panics_leaves_nothing_behind() {
     let locks = Locks::new();
     let keyed = Keyed::builder().default_state::<u32>().build();
-    let calls = RateLimits::new(Rate::new(2, Duration::from_secs(3600)));
+    let calls = RateLimits::new(Rate::new(2, Duration::from_secs(3600)).unwrap());
     ON_CLONE.set(Some(Box::new(|| panic!("a clone"))));
     let panics = |f: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
     panics(&|| drop(locks.entry_ref(&Name(1)).lock()));
@@ -172,7 +172,7 @@ fn a_clone_that_panics_leaves_nothing_behind() {
     assert!(locks.is_empty() && keyed.is_empty());
     calls.try_acquire(Name(1), 2).unwrap();
     let wait = || match calls.try_acquire(Name(1), 1) {
-        Err(LockError::Expected { wait, .. }) => wait,
+        Err(RateError::Expected { wait }) => wait,
         other => panic!("{other:?}"),
     };
     let before = wait();

@@ -296,7 +296,7 @@ fn a_rate_and_a_value_drop_their_key_before_a_panic() {
         type Calls = fn(Key);
         const CALLS: &[Call<Calls>] = &[
             ("rate", |key| {
-                let limits = RateLimits::new(Rate::new(9, HOUR));
+                let limits = RateLimits::new(Rate::new(9, HOUR).unwrap());
                 limits.try_acquire(Key(1, None), 1).unwrap();
                 BROKEN.set(Some(Broken::Eq));
                 drop(limits.try_acquire(key, 1));
