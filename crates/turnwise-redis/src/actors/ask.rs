@@ -445,7 +445,7 @@ fn drains<S>(
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
     match progress {
-        Progress::Waiting { busy: Duration::ZERO, .. } => drain_if_free(client, kind, actor),
+        Progress::Waiting { busy: Duration::ZERO, .. } => drain_if_free(client, kind, actor, id),
         Progress::Waiting { busy, .. } | Progress::Running { busy, .. } => {
             watch(client, kind, actor, id, *busy);
         }
@@ -454,27 +454,32 @@ fn drains<S>(
     }
 }
 
-/// Starts a drain of a mailbox that has no drainer.
-fn drain_if_free<S>(client: &Arc<Client>, kind: &Arc<Kind<S>>, actor: &str)
+/// Starts a drain of the mailbox of a message, which had no drainer. It is looked at again if
+/// another process has claimed it meanwhile.
+fn drain_if_free<S>(client: &Arc<Client>, kind: &Arc<Kind<S>>, actor: &str, id: String)
 where
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
     let (client, kind, actor) = (client.clone(), kind.clone(), actor.to_owned());
     let io = client.io.clone();
-    io.spawn(async move { drain_now(&client, &kind, &actor).await });
+    io.spawn(async move {
+        if let Some(busy) = drain_now(&client, &kind, &actor).await {
+            watch(&client, &kind, &actor, id, busy);
+        }
+    });
 }
 
-/// Claims a mailbox, and starts its drain. Returns the time after which a look at it is due.
-async fn drain_now<S>(client: &Arc<Client>, kind: &Arc<Kind<S>>, actor: &str) -> Duration
+/// Claims a mailbox, and starts its drain. Returns for how long another process has it.
+async fn drain_now<S>(client: &Arc<Client>, kind: &Arc<Kind<S>>, actor: &str) -> Option<Duration>
 where
     S: Serialize + DeserializeOwned + Default + Send + 'static,
 {
     match drain::claim(client, kind, actor).await {
         Ok(Ok(held)) => drop(kind.drain(held, Until::empty())),
-        Ok(Err(MailboxAnswer::Busy { left })) => return left,
+        Ok(Err(MailboxAnswer::Busy { left })) => return Some(left),
         _ => {}
     }
-    kind.settings.lease
+    None
 }
 
 /// Starts a drain when a delayed message has arrived, if the program keeps its kind until then.
@@ -538,14 +543,15 @@ pub(super) fn watch<S>(
             // An earlier look may have taken its place.
             let Some(id) = kind.watched().get(&actor).and_then(is_ours) else { return };
             let act = MailboxAct::Outcome { actor: actor.clone(), message: id.clone() };
+            let lease = kind.settings.lease;
             let busy = match kind.shard(&actor).step(&client, act, client.patience()).await.0 {
                 Ok(MailboxAnswer::Progress(
                     Progress::Waiting { busy, .. } | Progress::Running { busy, .. },
                 )) => match busy.is_zero() {
-                    true => Some(drain_now(&client, &kind, &actor).await),
+                    true => drain_now(&client, &kind, &actor).await.or(Some(lease)),
                     false => Some(busy),
                 },
-                Err(MessageError::Store(_)) => Some(kind.settings.lease),
+                Err(MessageError::Store(_)) => Some(lease),
                 _ => None,
             };
             let mut all = kind.watched();
@@ -644,7 +650,7 @@ where
             }
             if busy.is_zero() && self.kind.settings.drains != Drains::Never {
                 // Its drainer is gone, or has released the mailbox.
-                drain_if_free(&self.client, &self.kind, &self.actor);
+                drain_if_free(&self.client, &self.kind, &self.actor, id.clone());
             }
             pause = third.min(busy.max(SHORTEST * 10).saturating_add(SHORTEST));
         }
