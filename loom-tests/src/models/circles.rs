@@ -108,3 +108,40 @@ pub(super) fn circle_of_what_is_over() {
     a.finish();
     b.finish();
 }
+
+/// Pushes its drains, and then waits once for the actor.
+struct Waits {
+    queue: Arc<Queue>,
+    asked: Mutex<Option<Arc<Actor<Log>>>>,
+}
+
+// SAFETY: loom's threads are coroutines of one thread.
+unsafe impl Sync for Waits {}
+// SAFETY: as for Sync.
+unsafe impl Send for Waits {}
+
+impl Executor for Waits {
+    fn execute(&self, drain: Drain) {
+        self.queue.push(drain);
+        let asked = self.asked.lock().take();
+        asked.into_iter().for_each(|asked| assert_eq!(asked.idle().wait(), Ok(())));
+    }
+}
+
+/// CONTEXT-2: an executor that waits for an actor after it has passed its drain on, on the thread
+/// that has just left the mailbox. That thread is inside no turn of the actor any more, and another
+/// one runs what is left.
+pub(super) fn circle_of_an_executor_that_waits() {
+    let queue = Arc::new(Queue::default());
+    let waits = Arc::new(Waits { queue: queue.clone(), asked: Mutex::new(None) });
+    let executor = waits.clone();
+    let shared = Shared::built(|builder| builder.budget(1).executor(executor));
+    let shared = Shared { queue: Some(queue), ..shared };
+    shared.send::<OWN>(0, 2);
+    *waits.asked.lock() = Some(shared.actor.clone());
+    let thread = shared.spawn(|shared| shared.queue().run_next());
+    shared.queue().run_next();
+    thread.join();
+    assert_eq!(shared.books.handled.load(Relaxed), 2);
+    shared.finish();
+}

@@ -308,6 +308,7 @@ pub(crate) const MODELS: &[Model] = models![
     TWO circles::circle_of_two_questions ["the other was refused", "was refused"],
     TWO circles::circle_with_a_loan_that_has_begun,
     ONE circles::circle_of_what_is_over,
+    TWO circles::circle_of_an_executor_that_waits,
     ALL timers::t1_fire_or_cancel ["cancelled", "fired"],
     THREE timers::t1_fire_or_reset_or_cancel ["cancelled", "fired", "moved"],
     ALL timers::t3_sooner_while_it_lies_down,
