@@ -362,7 +362,7 @@ impl Draw {
             Deed::ForgetFuture { slot },
             Deed::DropHandle { of },
             Deed::DropAll { of },
-            Deed::DropTemplate { spawner: self.rng.usize(..self.spawners) },
+            Deed::DropSpawner { spawner: self.rng.usize(..self.spawners) },
             Deed::Close { of },
             Deed::Stop { of },
             Deed::Settle { slot, how: Settles::Keep },

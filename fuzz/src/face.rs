@@ -520,10 +520,9 @@ pub fn look_at_clock(clock: &VirtualClock) {
 /// Makes all read-only calls.
 pub fn look(world: &World, at: usize, actor: &Handle) {
     let _ = (format!("{actor:?}"), actor.len(), actor.stop_cause(), actor.is_closed());
-    let discarded = actor.snapshot().discarded;
-    let stats = actor.snapshot().stats;
-    if stats.is_some_and(|stats| stats.discarded < discarded) {
-        finding("numbers do not agree", &format!("actor {at}: {discarded}, {stats:?}"));
+    let (before, after) = (actor.snapshot(), actor.snapshot());
+    if after.discarded < before.discarded {
+        finding("numbers do not agree", &format!("actor {at}: {before:?}, {after:?}"));
     }
     let weak = actor.downgrade();
     let room = match world.program.actors[at].room {

@@ -310,10 +310,10 @@ pub enum Deed {
     Spawn {
         of: usize,
     },
-    DropTemplate {
+    DropSpawner {
         spawner: usize,
     },
-    ForgetTemplate {
+    ForgetSpawner {
         spawner: usize,
     },
     ForgetHandle {

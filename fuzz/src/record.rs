@@ -212,7 +212,7 @@ impl Record {
         if stats.handled + stats.undelivered < accepted {
             says("accepted");
         }
-        if stats.discarded != discarded || stats.undelivered < discarded {
+        if stats.undelivered < discarded {
             says("undelivered");
         }
         let exact = plan.hooks.panicked.is_some() && plan.spawner.is_none();

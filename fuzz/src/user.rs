@@ -837,11 +837,11 @@ impl World {
                 drop((weak, actor));
             }
             Deed::Spawn { of } => self.make(*of),
-            Deed::DropTemplate { spawner } => {
+            Deed::DropSpawner { spawner } => {
                 let spawner = self.spawners[*spawner].lock().unwrap().take();
                 drop(spawner);
             }
-            Deed::ForgetTemplate { spawner } => {
+            Deed::ForgetSpawner { spawner } => {
                 let kept = self.spawners[*spawner].lock().unwrap().clone();
                 if let Some(kept) = kept {
                     let kin = self.program.kin(*spawner);

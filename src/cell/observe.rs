@@ -109,9 +109,6 @@ pub struct Stats {
     /// Messages that were accepted and not handled: they went to the undelivered hook, their asker
     /// got an error, their closure stayed with its caller, or they were discarded.
     pub undelivered: u64,
-    /// Those of them that were dropped, for the actor has no undelivered hook, or they are
-    /// questions whose reply was dropped before.
-    pub discarded: u64,
     /// Drains that have spent their budget, and left what was left to the executor.
     pub handed_off: u64,
 }
@@ -192,8 +189,7 @@ impl Header {
     /// The counts, of an actor that is counted.
     pub(crate) fn stats(&self) -> Option<Stats> {
         let counted = || self.ext().and_then(|ext| ext.told.lock().stats.as_deref().copied());
-        let all = || Stats { discarded: self.discarded(), ..counted().unwrap_or_default() };
-        self.config().observers.counts.then(all)
+        self.config().observers.counts.then(|| counted().unwrap_or_default())
     }
 }
 

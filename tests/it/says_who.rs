@@ -367,7 +367,7 @@ fn questions_without_an_asker_are_discarded() {
         let snapshot = actor.snapshot();
         assert_eq!((snapshot.discarded, system.snapshot().discarded), (2, 2), "{hooked}");
         let stats = snapshot.stats.unwrap();
-        assert_eq!((stats.undelivered, stats.discarded), (4, 2));
+        assert_eq!(stats.undelivered, 4);
     }
 }
 
@@ -428,7 +428,6 @@ fn counters_say_what_became_of_each_message() {
     assert!(actor.with(|_| ()).is_err());
     assert_eq!(stats(), [9, 1, 109, 100, 25], "what is given back is in a budget, too");
     assert_eq!(actor.snapshot().discarded, 100);
-    assert_eq!(actor.snapshot().stats.unwrap().discarded, 100);
 }
 
 #[test]

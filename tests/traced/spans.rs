@@ -904,6 +904,7 @@ fn a_turn_whose_executor_ends_is_stopped_and_closed() {
     });
     assert_eq!(book.outcomes(), ["stopped"]);
     assert!(book.pages().spans.iter().all(Told::is_closed));
-    let stats = till.snapshot().stats.unwrap();
-    assert_eq!((stats.handled, stats.undelivered, stats.discarded), (1, 1, 1));
+    let snapshot = till.snapshot();
+    let stats = snapshot.stats.unwrap();
+    assert_eq!((stats.handled, stats.undelivered, snapshot.discarded), (1, 1, 1));
 }

@@ -205,11 +205,11 @@ impl Draw {
     }
 
     pub(super) fn drop_spawner(&mut self, _: At) -> Deed {
-        Deed::DropTemplate { spawner: self.rng.usize(..self.spawners) }
+        Deed::DropSpawner { spawner: self.rng.usize(..self.spawners) }
     }
 
     pub(super) fn forget_spawner(&mut self, _: At) -> Deed {
-        Deed::ForgetTemplate { spawner: self.rng.usize(..self.spawners) }
+        Deed::ForgetSpawner { spawner: self.rng.usize(..self.spawners) }
     }
 
     pub(super) fn drop_all(&mut self, at: At) -> Deed {
