@@ -10,10 +10,10 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::io::Io;
 use crate::user_code::caught;
@@ -30,13 +30,12 @@ struct Report {
     instead: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// True if its runtime runs the task that waits for the answer.
     is_driven: AtomicBool,
-    since: Instant,
 }
 
 impl Report {
-    /// True if its runtime may not be driven any more.
-    fn is_late(&self) -> bool {
-        !self.is_driven.load(Relaxed) || self.since.elapsed() > PATIENCE
+    /// True if its runtime may not be driven any more. `since`: it was looked at first.
+    fn is_late(&self, since: Instant) -> bool {
+        !self.is_driven.load(Relaxed) || since.elapsed() > PATIENCE
     }
 
     fn take(&self) -> Option<Box<dyn FnOnce() + Send>> {
@@ -101,7 +100,7 @@ impl Reports {
             Ok(Poll::Ready(false)) | Err(_) => return instead(),
         }
         let (instead, is_driven) = (Mutex::new(Some(instead)), AtomicBool::new(false));
-        let report = Arc::new(Report { instead, is_driven, since: Instant::now() });
+        let report = Arc::new(Report { instead, is_driven });
         let (weak, waits) = (Arc::downgrade(&report), Waits(report));
         runtime.spawn(async move {
             waits.0.is_driven.store(true, Relaxed);
@@ -120,21 +119,23 @@ impl Reports {
 
 /// Sends reports that their runtimes do not wait for, or too long, as long as there are any.
 async fn look(reports: Weak<Reports>) {
-    let mut sent = Vec::<Weak<Report>>::new();
+    // Each with the time of its first look, by the clock of these looks.
+    let mut sent = Vec::<(Weak<Report>, Instant)>::new();
     loop {
         sleep(PAUSE).await;
-        sent.retain(|report| match report.upgrade() {
-            Some(report) if report.is_late() => {
+        sent.retain(|(report, since)| match report.upgrade() {
+            Some(report) if report.is_late(*since) => {
                 report.moves();
                 false
             }
             report => report.is_some(),
         });
         let Some(reports) = reports.upgrade() else { return };
-        let mut since = reports.sent();
-        sent.append(&mut since.all);
+        let mut reports = reports.sent();
+        let now = Instant::now();
+        sent.extend(reports.all.drain(..).map(|report| (report, now)));
         if sent.is_empty() {
-            since.looks = false;
+            reports.looks = false;
             return;
         }
     }
