@@ -206,6 +206,7 @@ impl TimeSource {
     pub(crate) fn new(timers: Option<Timers>) -> Self {
         let last = timers.is_some().then(AtomicU64::default);
         let time = TimeSource { timers: timers.unwrap_or_else(|| Timers::global().clone()), last };
+        // What it shows if it panics from now on.
         time.now();
         time
     }

@@ -609,7 +609,8 @@ where
         loop {
             let look = after(pause);
             self.inbox.changed(until.map_or(look, |until| until.min(look))).await;
-            // Lets a drain of this client deliver the outcome whose notice came just before.
+            // A drain of this client may have the outcome whose notice came just before: once for
+            // the task that reads its answer, and once for the one that delivers the outcome.
             yield_now().await;
             yield_now().await;
             if let Some(outcome) = self.inbox.outcome() {

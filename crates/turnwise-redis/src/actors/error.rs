@@ -112,7 +112,8 @@ pub enum MessageError {
         /// The error of the last attempt.
         error: String,
     },
-    /// The message was withdrawn by another client, and certainly never runs.
+    /// The message was withdrawn, by a call or at the limit of another request of its id, and
+    /// certainly never runs.
     Withdrawn,
     /// The message is no longer known: its outcome is no longer kept, or the store has lost it.
     Forgotten,
