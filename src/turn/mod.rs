@@ -1,5 +1,5 @@
-//! One thread's turns: the loop ([`run`]), what this thread runs and owes ([`context`],
-//! [`deferred`], [`run_list`]), and how a mailbox gets to another thread ([`schedule`]).
+//! One thread's turns: the message in hand ([`hand`]), the loop of one mailbox ([`run`]) and that
+//! of a thread's list ([`run_list`]), and the ways into them ([`deferred`], [`job`]).
 //!
 //! A drain begins with an [`Owner`](crate::cell::owner::Owner) and ends by letting it go: released,
 //! left pending with an entry in this thread's list or in an executor, or ended for good; or it
@@ -9,6 +9,7 @@
 pub(crate) mod blocking;
 pub(crate) mod deferred;
 pub(crate) mod envelope;
+mod hand;
 mod job;
 pub(crate) mod run;
 pub(crate) mod run_list;

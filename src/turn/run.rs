@@ -28,6 +28,7 @@
 
 use std::time::Duration;
 
+use super::hand::{Hand, Unwound};
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Observed;
 use crate::cell::header::{Header, Held, stops};
@@ -58,8 +59,7 @@ struct Drive<'a> {
     frame: &'a Frame,
     row: &'a mut Row,
     meter: Meter<'a>,
-    /// The message in hand, and whether it is run (or given back).
-    in_hand: Option<(Taken, bool)>,
+    hand: Hand<()>,
     /// This thread is inside no other turn.
     outermost: bool,
     /// The batches after which this thread's list was kept, since it was handed off.
@@ -125,34 +125,14 @@ pub(super) fn drive_on(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut 
 pub(super) fn drive_panicked(
     local: &Local,
     owner: Owner,
-    (taken, payload): (Taken, Payload),
+    (unwound, payload): (Unwound, Payload),
     meter: Meter<'_>,
     row: &mut Row,
 ) {
     drive_with(local, owner, meter, row, |drive, owner| {
-        drive.in_hand = Some((taken, true));
-        let backoff = drive.panicked(owner, payload);
+        let backoff = drive.settle(owner, unwound, payload);
         end_batch(None, owner, backoff);
     });
-}
-
-/// Runs one turn of an owner that has nothing else to run, and ends the batch with it. Nothing if
-/// the actor was stopped before.
-pub(crate) fn run_alone<R>(
-    owner: &mut Owner,
-    turn: impl FnOnce(&mut Owner) -> R,
-) -> Option<Result<R, Payload>> {
-    let mut observed = owner.header().config().is_observed().then(Observed::default);
-    if owner.is_stopped() {
-        return None;
-    }
-    if let Some(observed) = &mut observed {
-        observed.takes_up(owner.header(), true);
-    }
-    let ran = panic::catch(|| turn(owner));
-    let backoff = ran.as_ref().err().and_then(|payload| owner.recover(payload, true));
-    end_batch(observed.as_mut(), owner, backoff);
-    Some(ran)
 }
 
 /// Ends a batch, and has a restart that is due after it come first in the next one.
@@ -177,11 +157,10 @@ fn drive_with(
     let outermost = local.is_outermost();
     local.drive(|frame| {
         let config = owner.header().config();
-        let (plain, in_hand) = (config.is_plain(), None);
+        let (plain, hand) = (config.is_plain(), Hand::new());
         let observed = config.is_observed().then(Observed::default);
         let kept = 0;
-        let mut drive =
-            Drive { local, frame, row, meter, in_hand, outermost, kept, plain, observed };
+        let mut drive = Drive { local, frame, row, meter, hand, outermost, kept, plain, observed };
         frame.lend(&mut owner, |owner| before(&mut drive, owner));
         drive.run(owner);
     });
@@ -338,28 +317,19 @@ impl Drive<'_> {
         // In this order (NEWS).
         let (mut news, mut stopped) = (stops(), owner.is_stopped());
         while let Some(taken) = owner.pop() {
-            let run = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
-            self.in_hand = Some((taken, run));
-            // SAFETY: ENVELOPE-1: this mailbox's own message, run or discarded once, with its own
-            // cell.
-            let ran = unsafe {
-                if run && PLAIN {
-                    taken.run(env.as_ptr());
-                    Ran::Done
-                } else if run {
-                    taken.run_or_suspend(env.as_ptr())
-                } else {
-                    taken.discard(env.as_ptr());
-                    Ran::Done
-                }
-            };
+            let runs = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
+            // SAFETY: ENVELOPE-1: this mailbox's own message, with its own cell. None of a list that
+            // is run as PLAIN may wait.
+            let (used, ran) = unsafe { self.hand.run(taken, runs, !PLAIN, env) };
             if let Ran::Suspended(turn) = ran {
-                // It has begun, or has gone on: the turn has its own node.
-                self.free(taken);
+                self.meter.count();
+                used.free(self.row);
                 // SAFETY: a message that is suspended leaves the right to its turn, once.
                 return Err(unsafe { TurnMut::from_raw(turn) });
             }
-            self.finish(owner, taken);
+            owner.count_turn();
+            self.meter.count();
+            used.free(self.row);
             if !owner.has_more() {
                 break;
             }
@@ -430,53 +400,35 @@ impl Drive<'_> {
         }
     }
 
-    /// The message has been run or discarded.
-    #[inline(always)]
-    fn finish(&mut self, owner: &mut Owner, taken: Taken) {
-        owner.count_turn();
-        self.free(taken);
-    }
-
-    /// Frees the node of a message that was in hand, and counts its turn.
-    #[inline(always)]
-    fn free(&mut self, taken: Taken) {
-        self.meter.count();
-        self.forget(taken);
-    }
-
-    /// Frees the node of a message that was in hand.
-    #[inline(always)]
-    fn forget(&mut self, taken: Taken) {
-        self.in_hand = None;
-        // SAFETY: moved out by `run`, `discard` or what came of it, and forgotten here.
-        unsafe { taken.free(self.row) };
-    }
-
     /// Deals with a panic. If the actor is to be restarted later: after how long.
     #[cold]
     fn panicked(&mut self, owner: &mut Owner, payload: Payload) -> Option<Duration> {
-        let Some((taken, run)) = self.in_hand.take() else {
+        let Some(((), unwound)) = self.hand.unwound() else {
             // Nothing was in hand: a step of our own failed. The list and the word are as they
             // were.
             panic::discard(payload);
             return None;
         };
-        let mut backoff = None;
+        self.settle(owner, unwound, payload)
+    }
+
+    /// Deals with the panic of a message.
+    fn settle(
+        &mut self,
+        owner: &mut Owner,
+        unwound: Unwound,
+        payload: Payload,
+    ) -> Option<Duration> {
         // A message that panics while it is given back hurts nothing else: the actor is stopping
         // anyway.
-        if run {
-            backoff = owner.recover(&payload, true);
-            let env = Env::of(owner.cell());
-            // SAFETY: ENVELOPE-1; `run` of this message has just unwound.
-            panic::ignore(|| unsafe { taken.panicked(env.as_ptr(), payload) });
-        } else {
-            panic::discard(payload);
-        }
+        let backoff = unwound.has_run().then(|| owner.recover(&payload, true)).flatten();
+        let env = Env::of(owner.cell());
+        // SAFETY: ENVELOPE-1: a message of this mailbox, with its own cell.
+        unsafe { unwound.settle(&env, payload) }.free(self.row);
         owner.count_turn();
-        match backoff {
-            None => self.free(taken),
-            // The restart has the turn's place, also in the budget.
-            Some(_) => self.forget(taken),
+        // A restart that comes later has the turn's place, also in the budget.
+        if backoff.is_none() {
+            self.meter.count();
         }
         backoff
     }

@@ -6,6 +6,7 @@
 //! of freed nodes, the meter) is the list's. They are so few that the budget would not look at them
 //! before they are done. Everything else is driven.
 
+use super::hand::Hand;
 use super::run::{drive, drive_on, drive_panicked, within_budget};
 use crate::budget::{Budget, Meter, Surroundings};
 use crate::cell::header::{Held, stops};
@@ -37,7 +38,7 @@ pub(super) fn run_list(
             frame,
             row: Row::new(),
             meter: Meter::new(Budget::INLINE.first_look()),
-            in_hand: None,
+            hand: Hand::new(),
             rest: Batch::new(),
             done: 0,
         };
@@ -57,7 +58,7 @@ struct ListRun<'a> {
     row: Row,
     meter: Meter<'a>,
     /// The message that is run the short way.
-    in_hand: Option<(LentClaim, Taken)>,
+    hand: Hand<LentClaim>,
     /// The others of its mailbox, which come after it.
     rest: Batch,
     /// The number of those that came before it.
@@ -160,13 +161,10 @@ impl ListRun<'_> {
     #[inline(always)]
     fn turn(&mut self, lent: LentClaim, taken: Taken) -> Option<LentClaim> {
         let env = Env::of(lent.claimed().cell());
-        self.in_hand = Some((lent, taken));
-        // SAFETY: ENVELOPE-1: this mailbox's own message, run once, with its own cell. The state is
-        // there: a turn comes only before the end.
-        unsafe { taken.run(env.as_ptr()) };
-        let (lent, taken) = self.in_hand.take()?;
-        // SAFETY: moved out by `run`, and forgotten here.
-        unsafe { taken.free(&mut self.row) };
+        // SAFETY: ENVELOPE-1: this mailbox's own message, with its own cell. The state is there: a
+        // turn comes only before the end. One that may be suspended does not go the short way.
+        let (lent, used) = unsafe { self.hand.run_lent(lent, taken, &env) }?;
+        used.free(&mut self.row);
         Some(lent)
     }
 
@@ -197,14 +195,14 @@ impl ListRun<'_> {
 
     #[cold]
     fn panicked(&mut self, payload: Payload) {
-        let Some((lent, taken)) = self.in_hand.take() else {
+        let Some((lent, unwound)) = self.hand.unwound() else {
             // A step of our own failed.
             self.frame.forget_lent();
             return panic::discard(payload);
         };
         let claimed = self.frame.take_back(lent);
         let (owner, meter) = self.owner(claimed);
-        drive_panicked(self.local, owner, (taken, payload), meter, &mut self.row);
+        drive_panicked(self.local, owner, (unwound, payload), meter, &mut self.row);
     }
 }
 
