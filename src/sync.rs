@@ -28,6 +28,9 @@ pub(crate) mod config {
     pub(crate) const COUNT_MAX: u64 = 32_767;
     /// Bits of the number of wakers of a turn.
     pub(crate) const WAKER_BITS: u32 = 28;
+    /// The batches for which a drain that cannot give way keeps what its turns have sent: another
+    /// thread costs more than a few.
+    pub(crate) const KEPT_BATCHES: u32 = 16;
     /// Empty chunks that one thread keeps.
     pub(crate) const CACHED_CHUNKS: usize = 32;
     /// Empty chunks that the depot keeps for all threads together.

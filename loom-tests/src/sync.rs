@@ -47,13 +47,16 @@ pub(crate) mod config {
     pub(crate) const CHUNK_SLOTS: usize = 4;
     pub(crate) const COUNT_MAX: u64 = 32_767;
     pub(crate) const WAKER_BITS: u32 = 28;
+    pub(crate) const KEPT_BATCHES: u32 = 1;
     pub(crate) const CACHED_CHUNKS: usize = 1;
     pub(crate) const DEPOT_CHUNKS: usize = 1;
 }
 
 /// Those sizes with a COUNT of two bits: saturated by three messages.
 pub(crate) mod narrow {
-    pub(crate) use super::config::{CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, HOME, SLOT};
+    pub(crate) use super::config::{
+        CACHED_CHUNKS, CHUNK_SLOTS, DEPOT_CHUNKS, HOME, KEPT_BATCHES, SLOT,
+    };
     pub(crate) const COUNT_MAX: u64 = 3;
     pub(crate) const WAKER_BITS: u32 = 28;
 }

@@ -43,14 +43,11 @@ use crate::mailbox::node::{Ran, Taken};
 use crate::mailbox::word::{CLOSED, Next, ORPHAN};
 use crate::panic::{self, Payload};
 use crate::pool::linger;
+use crate::sync::config::KEPT_BATCHES;
 use crate::thread::context::{Frame, Local};
 use crate::thread::list::{defer, hand_off};
 use crate::thread::schedule::{enrolls, goes_on, hand_over, hands_off};
 use crate::turn::envelope::awaited::restart_after;
-
-/// The batches for which a drain that cannot give way keeps what its turns have sent: another
-/// thread costs more than a few.
-const KEPT: u32 = 16;
 
 struct Drive<'a> {
     local: &'a Local,
@@ -270,7 +267,7 @@ impl Drive<'_> {
         }
         if !self.outermost || self.meter.is_waiting() && !fallback::is_closed() {
             self.kept += 1;
-            if self.kept == KEPT {
+            if self.kept == KEPT_BATCHES {
                 self.kept = 0;
                 hand_off(self.local);
             }
@@ -318,8 +315,8 @@ impl Drive<'_> {
         let (mut news, mut stopped) = (stops(), owner.is_stopped());
         while let Some(taken) = owner.pop() {
             let runs = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
-            // SAFETY: ENVELOPE-1: this mailbox's own message, with its own cell. None of a list that
-            // is run as PLAIN may wait.
+            // SAFETY: ENVELOPE-1: this mailbox's own message, with its own cell. None of a list
+            // that is run as PLAIN may wait.
             let (used, ran) = unsafe { self.hand.run(taken, runs, !PLAIN, env) };
             if let Ran::Suspended(turn) = ran {
                 self.meter.count();

@@ -304,6 +304,7 @@ pub(crate) const MODELS: &[Model] = models![
     TWO turns::turn_that_waits_for_room ["ran another"],
     THREE turns::turn_keeps_no_waiter,
     TWO turns::turn_and_a_caller,
+    TWO turns::turn_hands_its_list_off ["went on", "waited"],
     TWO circles::circle_of_two_threads ["told"],
     TWO circles::circle_of_two_questions ["the other was refused", "was refused"],
     TWO circles::circle_with_a_loan_that_has_begun,

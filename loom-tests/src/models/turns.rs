@@ -16,7 +16,7 @@ use super::room::{poll, wait_for};
 use super::*;
 use crate::sync::panic::Planned;
 use crate::sync::reached;
-use crate::sync::thread::{Thread, current};
+use crate::sync::thread::{Thread, current, park};
 
 /// The slot in which a turn leaves its waker; its lock does not order a wake before the poll.
 struct Place {
@@ -878,4 +878,56 @@ pub(super) fn turn_and_a_caller() {
     thread.join();
     assert_eq!(shared.answered(reply), Ok(()));
     shared.finish();
+}
+
+/// MAILBOX-9 and WAKE: a turn on top of another one is woken already at an await, and then waits
+/// for what it has sent. Its drain hands the list of its thread off before it polls it again. The
+/// thread that runs the list wakes the turn meanwhile.
+pub(super) fn turn_hands_its_list_off() {
+    let (outer, first, second) = (Shared::new(), Shared::by_hand(), Shared::by_hand());
+    let place = Place::new();
+    let (mail, next) =
+        (Mail::<OWN>::new(&first.books, 0, 1), Mail::<OWN>::new(&second.books, 0, 1));
+    let (main, theirs, mine) = (current(), place.clone(), place.clone());
+    let message = move |log: &mut Log| {
+        log.handle(next);
+        main.unpark();
+        let waker = theirs.waker.lock().take();
+        waker.expect("left before it was sent").wake();
+    };
+    let (inner, on) = (first.clone(), second.clone());
+    let thread = second.spawn(|second| {
+        second.queue().run_next();
+        second.queue().run_all();
+    });
+    let turn = async move |log: &mut Log| {
+        let (mail, mut message) = (mail, Some(message));
+        let mut waited = false;
+        poll_fn(move |cx| {
+            if let Some(message) = message.take() {
+                *mine.waker.lock() = Some(cx.waker().clone());
+                assert!(on.actor.send(message).is_ok());
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if !std::mem::replace(&mut waited, true) {
+                park();
+            }
+            if mine.waker.lock().is_some() {
+                reached("waited");
+                return Poll::Pending;
+            }
+            reached("went on");
+            Poll::Ready(())
+        })
+        .await;
+        log.handle(mail);
+    };
+    assert_eq!(outer.actor.with(|_| inner.actor.run(turn).wait()), Ok(Ok(())));
+    thread.join();
+    drop(place);
+    drop(inner);
+    outer.finish();
+    first.finish();
+    second.finish();
 }

@@ -30,6 +30,7 @@ pub(crate) mod config {
     /// The saturated COUNT of the word.
     pub(crate) const COUNT_MAX: u64 = 63;
     pub(crate) const WAKER_BITS: u32 = 28;
+    pub(crate) const KEPT_BATCHES: u32 = 16;
     /// Empty chunks that one thread keeps.
     pub(crate) const CACHED_CHUNKS: usize = 2;
     /// Empty chunks that the depot keeps.

@@ -34,6 +34,7 @@ pub(crate) mod config {
     pub(crate) const CHUNK_SLOTS: usize = 4;
     pub(crate) const COUNT_MAX: u64 = 63;
     pub(crate) const WAKER_BITS: u32 = 28;
+    pub(crate) const KEPT_BATCHES: u32 = 16;
     pub(crate) const CACHED_CHUNKS: usize = 1;
     pub(crate) const DEPOT_CHUNKS: usize = 1;
 }
