@@ -124,11 +124,25 @@ impl SystemSnapshot {
 /// The widest that a name is shown.
 const WIDEST: usize = 40;
 
+/// The text of a user's in one line, whatever it has of control characters.
+fn in_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() {
+            line.extend(char.escape_default());
+        } else {
+            line.push(char);
+        }
+    }
+    line
+}
+
 /// A name in this many columns: the end of a path says more than its beginning.
 fn shortened(name: &str) -> String {
+    let name = in_one_line(name);
     let length = name.chars().count();
     if length <= WIDEST {
-        return name.to_owned();
+        return name;
     }
     let end: String = name.chars().skip(length + 2 - WIDEST).collect();
     format!("..{end}")
@@ -156,7 +170,7 @@ impl fmt::Display for SystemSnapshot {
             }
             write!(f, "{:>10}", actor.discarded)?;
             match &actor.stopped {
-                Some(cause) => write!(f, "  stopped: {cause}")?,
+                Some(cause) => write!(f, "  stopped: {}", in_one_line(&cause.to_string()))?,
                 None if actor.closed => f.write_str("  closed")?,
                 None => {}
             }

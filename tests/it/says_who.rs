@@ -315,6 +315,22 @@ fn a_snapshot_is_a_table() {
 }
 
 #[test]
+fn an_actor_takes_one_line_of_the_table_whatever_its_texts_are() {
+    let (system, queue) = (System::new(), DrainQueue::new());
+    let (view, (tx, tables)) = (system.view(), mpsc::channel());
+    let builder = Actor::builder().name("two\nlines\u{1b}[2J").executor(queue.handle());
+    let builder = builder.on_undelivered(move |_| tx.send(view.snapshot().to_string()).unwrap());
+    let actor = system.spawn(builder, 0).unwrap();
+    actor.send(|_| quiet_panic("of two\nlines")).unwrap();
+    actor.send(|_| ()).unwrap();
+    queue.run_until_idle();
+    let table = tables.recv().unwrap();
+    assert_eq!(table.lines().count(), 2, "{table}");
+    assert!(table.contains("two\\nlines\\u{1b}[2J  "), "{table}");
+    assert!(table.contains("of two\\nlines"), "{table}");
+}
+
+#[test]
 fn messages_that_are_discarded_are_counted() {
     let (queue, stopped) = queued(0);
     (0..10).for_each(|_| stopped.send(|n| *n += 1).unwrap());
