@@ -4,6 +4,7 @@
 //!  round 1   Acquire(token) ──▶ all nodes         a majority grants, each by a fence of its own
 //!  round 2   Confirm(token, greatest + 1) ──▶ all     a majority still holds, and writes it down
 //!  later     Confirm(token, the same) ──▶ all     each third of the lease: a majority renews
+//!            Acquire(token) ──▶ the others     which have answered that it does not hold there
 //!  the end   Leave(token) ──▶ all                 also those that have not answered, until they do
 //! ```
 //!
@@ -11,11 +12,14 @@
 //!   later hold was granted, so the later fence is greater; or the earlier token no longer held
 //!   there when it came to be confirmed, and was refused. So fences increase whatever clocks say.
 //! - MAJORITY-2: a node counts for a hold only while its token holds there, and only if no hold
-//!   before it had so great a fence there: a late copy of round 1 may begin another hold after a
+//!   before it had so great a fence there: a late copy of `Acquire` may begin another hold after a
 //!   later client's. The fence of the node's own grant may be greater, if it granted late.
 //! - MAJORITY-3: a hold lasts from before its last confirmation was sent, less the drift of clocks.
 //! - MAJORITY-4: each attempt has a token of its own, which is left on all nodes when the attempt
 //!   fails.
+//! - MAJORITY-5: a hold that a majority has renewed is requested at the nodes that do not have it,
+//!   unless they stay away. The grant does not count. The next confirmation there does, by
+//!   MAJORITY-2.
 //!
 //! `majority_search` in `stress-tests/search` visits all states of it.
 
@@ -387,7 +391,7 @@ async fn acquire(
     let mut before: Option<Votes> = None;
     loop {
         let until = wanted.until.unwrap_or(patience).min(patience);
-        let Gathered { all, counted } = match attempt(&shared, &key, lease, until).await {
+        let Gathered { all, counted, .. } = match attempt(&shared, &key, lease, until).await {
             Ok((request, fence, sent)) => {
                 let renewed = wanted.lease.is_none();
                 let held = MajorityHold::begin(request, name, fence, sent, lease, renewed);

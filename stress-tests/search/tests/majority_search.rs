@@ -10,6 +10,8 @@
 //!                     └──▶ gives up: Leave to all ◀───────────┤
 //!                                   ▲                         ▼ a majority confirmed, in time
 //!                                   └─────────────────────── holds ◀─▶ Confirm again: renews
+//!                                                                   │
+//!                                                                   └─▶ Acquire to the others
 //! ```
 //!
 //! | rule |                                                                                     |
@@ -81,6 +83,8 @@ enum Planted {
     Minority,
     /// A node that has lost its data takes part at once.
     BackAtOnce,
+    /// The grant of a hold that spreads counts as its confirmation.
+    GrantCounts,
 }
 
 #[derive(Clone, Copy)]
@@ -94,6 +98,8 @@ struct Setting {
     honest: bool,
     /// True if clients confirm again.
     renews: bool,
+    /// True if clients that were confirmed again ask the other nodes for their holds.
+    spreads: bool,
     /// True if clients leave, and some nodes receive that.
     leaves: bool,
     /// True if SEARCH-1, SEARCH-2 and SEARCH-4 are left to the resource: SEARCH-6.
@@ -110,6 +116,7 @@ const USUAL: Setting = Setting {
     jumps: &[],
     honest: true,
     renews: false,
+    spreads: false,
     leaves: false,
     writes: false,
     grants: false,
@@ -148,6 +155,13 @@ struct Client {
     granted: [u8; NODES],
     /// The greatest fence that was confirmed when it began to ask.
     floor: u8,
+}
+
+impl Client {
+    /// True if it was confirmed, and may confirm again.
+    fn holds(&self) -> bool {
+        matches!(self.phase, Phase::Holds { .. } | Phase::Renews { .. })
+    }
 }
 
 /// A client that has left, given up or vanished.
@@ -380,6 +394,11 @@ impl World {
                     next.clients[client].phase = Phase::Holds { fence, until: sent + LEASE };
                     next.alone(setting)?;
                     all.push(next);
+                    if setting.spreads && yes.count_ones() < NODES as u32 {
+                        let others = (0..NODES).filter(|node| yes & 1 << node == 0);
+                        others.for_each(|node| next.net[client][node] |= ACQUIRE);
+                        all.push(next);
+                    }
                 }
             }
             Phase::Over => return Ok(()),
@@ -484,12 +503,18 @@ impl World {
             if said == Said::No && table.confirms(self, node, planted, fence) {
                 said = Said::Yes;
             }
-            if said == Said::Yes && matches!(planted, Planted::Nothing | Planted::NoFence) {
-                if fence < at.confirmed {
-                    return Err(format!("F3: {fence} after {} at {node}", at.confirmed));
-                }
-                came.nodes[node].confirmed = fence;
+        }
+        if setting.planted == Planted::GrantCounts
+            && matches!(self.clients[client].phase, Phase::Renews { .. })
+            && matches!(said, Said::Granted(_))
+        {
+            said = Said::Yes;
+        }
+        if said == Said::Yes && !matches!(setting.planted, Planted::NoCheck | Planted::NoToken) {
+            if fence < at.confirmed {
+                return Err(format!("F3: {fence} after {} at {node}", at.confirmed));
             }
+            came.nodes[node].confirmed = fence;
         }
         // The answer is lost, or the client no longer waits for it.
         if self.faults.network > 0 {
@@ -520,11 +545,13 @@ impl World {
     /// removed.
     fn plain(mut self, setting: &Setting, table: &mut Table) -> Option<World> {
         for client in 0..CLIENTS {
+            let spreads = setting.spreads && self.clients[client].holds();
             // A node that has not granted it, and will not, confirms nothing.
             for node in 0..NODES {
                 let Node { record, offset, .. } = self.nodes[node];
                 let clock = (self.now as i8 + offset) as u8;
                 if self.net[client][node] == CONFIRM
+                    && !spreads
                     && !matches!(setting.planted, Planted::NoCheck | Planted::NoToken)
                     && !table.holds_above(record, clock, client, 0)
                 {
@@ -532,8 +559,7 @@ impl World {
                 }
             }
             let confirms = self.net[client].iter().any(|kinds| kinds & CONFIRM != 0);
-            let phase = self.clients[client].phase;
-            if !confirms && !matches!(phase, Phase::Holds { .. } | Phase::Renews { .. }) {
+            if !confirms && !self.clients[client].holds() {
                 self.carried[client] = 0;
             }
         }
@@ -596,6 +622,7 @@ const NETWORK: Faults = Faults { network: 1, ..NONE };
 const JUMP: Faults = Faults { jumps: 1, ..NONE };
 const LOSS: Faults = Faults { losses: 1, ..NONE };
 const TWO_TICKS: Setting = Setting { last: 2, ..USUAL };
+const SPREADS: Setting = Setting { renews: true, spreads: true, ..TWO_TICKS };
 
 /// Checks that all of these searches find no violation.
 fn all_is_well(settings: &[(&str, Setting)]) {
@@ -616,11 +643,13 @@ fn with_clocks_that_run_alike_one_holds_and_fences_increase() {
         ("messages late and twice, answers lost", Setting { faults: NETWORK, ..TWO_TICKS }),
         ("clients let go", Setting { leaves: true, ..TWO_TICKS }),
         ("clients renew", Setting { renews: true, grants: true, ..TWO_TICKS }),
+        ("holds spread", Setting { grants: true, ..SPREADS }),
         ("a node forgets, and stays away for a lease", Setting { faults: LOSS, ..USUAL }),
         (
             "the same, clocks are apart by less than that",
             Setting { faults: LOSS, offsets: [0, 0, 1], ..TWO_TICKS },
         ),
+        ("a node forgets, and holds spread to it", Setting { faults: LOSS, ..SPREADS }),
     ]);
 }
 
@@ -637,6 +666,7 @@ fn whatever_clocks_say_fences_increase() {
             "clocks are apart, messages late and twice",
             Setting { faults: NETWORK, grants: true, ..apart },
         ),
+        ("clocks are apart, holds spread", Setting { renews: true, spreads: true, ..apart }),
     ]);
 }
 
@@ -667,6 +697,7 @@ fn planted_faults_are_found() {
         (OwnFence, Setting { grants: true, ..USUAL }),
         (Minority, apart),
         (BackAtOnce, Setting { faults: LOSS, ..TWO_TICKS }),
+        (GrantCounts, Setting { offsets: [0, 0, 3], honest: false, ..SPREADS }),
     ] {
         let found = search(&Setting { planted, ..setting });
         println!("{planted:?}: {found:?}");

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 use turnwise_locks::Fence;
 
@@ -44,7 +45,8 @@ impl MajorityHold {
     }
 }
 
-/// Confirms a hold anew each third of its lease, and marks it as lost when it is over.
+/// Confirms a hold anew each third of its lease, requests it at the nodes that do not have it, and
+/// marks it as lost when it is over.
 async fn keep(held: Weak<MajorityHold>, lease: Duration, sent: Moment) {
     let mut next = sent.and(lease / 3).timer();
     loop {
@@ -70,15 +72,24 @@ async fn keep(held: Weak<MajorityHold>, lease: Duration, sent: Moment) {
         let step = Step::Confirm { token, fence, lease };
         let coming = strong.request.ask.all(&step, end);
         drop(strong);
-        let votes = coming.gather(shared.majority(), Rest::Goes, end).await.counted;
+        let mut gathered = coming.gather(shared.majority(), Rest::Goes, end).await;
+        let votes = &gathered.counted;
         let Some(strong) = held.upgrade() else { return };
         if votes.granted >= shared.majority() {
             if !strong.tenure.is_lost() {
                 strong.tenure.lasts(valid(now, lease));
             }
+            drop(strong);
             next = now.and(lease / 3).timer();
+            // MAJORITY-5: the next confirmation counts there, and not this grant.
+            while let Some(node) = gathered.next_against(end.min(next)).await {
+                let Some(strong) = held.upgrade() else { return };
+                let VoteRequest { ask, token, .. } = &strong.request;
+                let step = Step::Acquire { token: token.clone(), lease, alive: None };
+                ask.one(node, step, next, mpsc::unbounded_channel().0);
+            }
         } else if votes.held > shared.nodes.len() - shared.majority() {
-            // The token no longer holds there, and never will.
+            // The token no longer holds there, and is not requested there again.
             return strong.tenure.lose();
         } else {
             // Too few answer: the hold ends by its time, and is tried again until then.

@@ -120,6 +120,23 @@ pub(super) enum Rest {
 pub(super) struct Gathered {
     pub(super) all: Vec<Option<Vote>>,
     pub(super) counted: Votes,
+    /// Votes that arrive later.
+    later: mpsc::UnboundedReceiver<(usize, Vote)>,
+}
+
+impl Gathered {
+    /// Returns the nodes that vote against it, one after the other, until the deadline.
+    pub(super) async fn next_against(&mut self, until: Instant) -> Option<usize> {
+        let refuses = |vote: &Option<Vote>| matches!(vote, Some(Vote::No { .. }));
+        loop {
+            if let Some(node) = self.all.iter().position(refuses) {
+                self.all[node] = None;
+                return Some(node);
+            }
+            let (node, vote) = timeout_at(until, self.later.recv()).await.ok()??;
+            self.all[node] = Some(vote);
+        }
+    }
 }
 
 impl Asking {
@@ -181,7 +198,7 @@ impl Coming {
                 None => {}
             }
         }
-        Gathered { all, counted }
+        Gathered { all, counted, later: self.votes }
     }
 }
 

@@ -233,6 +233,38 @@ fn a_server_that_grants_late_counts() {
     guard.release().wait().unwrap();
 }
 
+/// A server whose memory was full as the lock was requested, or which has forgotten it, has the
+/// hold before another server is gone, but not before its quarantine is over.
+#[test]
+fn holds_spread_to_servers_that_do_not_have_them() {
+    for forgets in [false, true] {
+        let mut servers = three();
+        let urls = servers.each_ref().map(Server::url);
+        let builder = builder().quarantine(LEASE);
+        let majority = builder.connect(urls.iter().map(String::as_str)).unwrap();
+        let mut began = Instant::now();
+        let guard = if forgets {
+            let guard = held_by_all(&majority, &servers);
+            began = Instant::now();
+            servers[2].kill();
+            servers[2].run();
+            guard
+        } else {
+            assert_eq!(servers[2].ask("CONFIG SET maxmemory 1"), "+OK");
+            let guard = majority.lock("a").wait().unwrap();
+            assert_eq!(servers[2].ask("CONFIG SET maxmemory 0"), "+OK");
+            guard
+        };
+        until("the third has it", || servers[2].ask("EXISTS test:{majority:a}") == ":1");
+        assert!(began.elapsed() > LEASE);
+        servers[0].kill();
+        let killed = Instant::now();
+        until("some leases are over", || killed.elapsed() > LEASE * 4 || guard.is_lost());
+        assert!(!guard.is_lost(), "forgets: {forgets}");
+        guard.release().wait().unwrap();
+    }
+}
+
 #[test]
 fn one_server_is_killed() {
     let mut servers = three();
