@@ -22,8 +22,8 @@ mod users;
 
 use std::env;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ struct Run {
     trace: Vec<String>,
     steps: u64,
     clients: u64,
+    sim: Weak<Sim>,
 }
 
 /// Runs a seed.
@@ -55,7 +56,7 @@ fn run(seed: u64, planted: Option<Planted>, traced: bool) -> Run {
         }
         let trace = sim.trace();
         let (steps, clients) = (sim.steps.load(Relaxed), clients.load(Relaxed));
-        Run { wrong: sim.wrong(), trace, steps, clients }
+        Run { wrong: sim.wrong(), trace, steps, clients, sim: Arc::downgrade(&sim) }
     })
 }
 
@@ -185,6 +186,14 @@ fn a_seed_is_one_run() {
         let differs = here.trace.iter().zip(&there.trace).find(|(here, there)| here != there);
         assert_eq!(differs, None, "{seed}");
         assert_eq!(here.trace.len(), there.trace.len(), "{seed}");
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_run() {
+    for seed in 0..40 {
+        let Run { sim, .. } = run(seed, None, false);
+        assert_eq!(sim.strong_count(), 0, "{seed}");
     }
 }
 

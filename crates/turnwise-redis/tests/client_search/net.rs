@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -492,7 +492,8 @@ struct Pauses {
 /// The connection of one client, which dies with it.
 #[derive(Clone)]
 pub struct Net {
-    sim: Arc<Sim>,
+    /// The run keeps its connections: as listeners of its store, and in its books.
+    sim: Weak<Sim>,
     client: Arc<str>,
     dead: Arc<Death>,
     /// The number of events until the client dies. 0: it does not.
@@ -507,9 +508,13 @@ impl Net {
         let dies = sim.is_unlucky(4);
         let fuse = if dies { 5 + sim.roll(120) } else { 0 };
         let fuse = Arc::new(AtomicU32::new(u32::try_from(fuse).unwrap()));
-        let (sim, client) = (sim.clone(), client.into());
+        let (sim, client) = (Arc::downgrade(sim), client.into());
         let (dead, pauses, wall) = (Arc::default(), Arc::default(), Arc::default());
         Net { sim, client, dead, fuse, pauses, wall }
+    }
+
+    fn sim(&self) -> Arc<Sim> {
+        self.sim.upgrade().expect("tasks of a run are polled while it lasts")
     }
 
     /// Ready while the client, or its own thread, is not paused.
@@ -534,7 +539,7 @@ impl Net {
 
     /// Pauses the client, or its thread, for a time that may be longer than its lease.
     fn pauses(&self) {
-        let sim = &self.sim;
+        let sim = self.sim();
         let (thread, short) = (sim.once_in(3), sim.once_in(3));
         let time = sim.millis(if short { 40 } else { 600 });
         {
@@ -550,7 +555,7 @@ impl Net {
         let net = self.clone();
         tokio::spawn(async move {
             sleep(time).await;
-            net.sim.note(|| format!("{}{what} goes on", net.client));
+            net.sim().note(|| format!("{}{what} goes on", net.client));
             net.goes_on();
         });
     }
@@ -564,7 +569,7 @@ impl Net {
     /// The time of its wall clock, in milliseconds.
     pub fn wall(&self) -> i64 {
         let hour = 3_600_000;
-        hour + i64::try_from(self.sim.now()).unwrap() + self.wall.load(Relaxed)
+        hour + i64::try_from(self.sim().now()).unwrap() + self.wall.load(Relaxed)
     }
 
     pub fn client(&self) -> &str {
@@ -585,35 +590,37 @@ impl Net {
 
     /// Counts an event of its protocol, each of which may be its last.
     fn event(&self) {
-        if self.fuse.load(Relaxed) > 0 && !self.sim.is_calm() {
+        let sim = self.sim();
+        if self.fuse.load(Relaxed) > 0 && !sim.is_calm() {
             let left = self.fuse.fetch_sub(1, Relaxed) - 1;
             if left == 0 {
-                self.sim.note(|| format!("{} dies", self.client));
+                sim.note(|| format!("{} dies", self.client));
                 self.dead.is_over.store(true, Relaxed);
                 self.dead.comes.notify_waiters();
                 self.goes_on();
             }
         }
-        if self.sim.is_unlucky(600) {
+        if sim.is_unlucky(600) {
             self.pauses();
         }
-        if self.sim.steps_clocks {
-            if self.sim.is_unlucky(300) {
-                self.wall.fetch_add(self.sim.signed(1000), Relaxed);
+        if sim.steps_clocks {
+            if sim.is_unlucky(300) {
+                self.wall.fetch_add(sim.signed(1000), Relaxed);
             }
-            if self.sim.is_unlucky(600) {
-                self.sim.steps_clock();
+            if sim.is_unlucky(600) {
+                sim.steps_clock();
             }
         }
     }
 
     fn latency(&self) -> Duration {
-        if self.sim.is_unlucky(100) { self.sim.millis(300) } else { self.sim.millis(3) }
+        let sim = self.sim();
+        if sim.is_unlucky(100) { sim.millis(300) } else { sim.millis(3) }
     }
 
     /// Carries a step to the store, and its answer back.
     async fn carry(self, op: Op, reply: oneshot::Sender<Result<Answer, StoreError>>) {
-        let sim = self.sim.clone();
+        let sim = self.sim();
         let unreachable =
             || StoreError::Unreachable { since: Duration::ZERO, why: "lost".to_owned() };
         if sim.is_unlucky(1000) {
@@ -676,7 +683,7 @@ impl Store for Net {
             let (reply, mut answer) = oneshot::channel();
             let mut op = op.clone();
             if let (Some(Planted::TickByClient), Step::Attend { offset, .. }) =
-                (self.sim.planted, &mut op.step)
+                (self.sim().planted, &mut op.step)
             {
                 let behind = self.wall.load(Relaxed).min(0).unsigned_abs();
                 *offset += Duration::from_millis(behind);
@@ -701,7 +708,7 @@ impl Store for Net {
     fn listen(&self, client: &str, sink: NoticeSink) {
         let net = self.clone();
         let tell = move |notice: Notice| {
-            let (net, sink, sim) = (net.clone(), sink.clone(), net.sim.clone());
+            let (net, sink, sim) = (net.clone(), sink.clone(), net.sim());
             let (lost, twice, all) = (sim.is_unlucky(12), sim.is_unlucky(12), sim.is_unlucky(40));
             let later = net.latency();
             tokio::spawn(async move {
@@ -718,11 +725,14 @@ impl Store for Net {
                 sink(if all { Notice::LookAgain } else { notice });
             });
         };
-        self.sim.store.listen(client, Arc::new(tell));
+        self.sim().store.listen(client, Arc::new(tell));
     }
 
     fn forget(&self, client: &str) {
-        self.sim.store.forget(client);
+        // Clients may be dropped after the end of their run.
+        if let Some(sim) = self.sim.upgrade() {
+            sim.store.forget(client);
+        }
     }
 }
 
