@@ -150,6 +150,8 @@ pub struct Books {
     applied: BTreeMap<String, Applied>,
     /// The messages of each kind and actor, by their ids.
     pub sent: BTreeMap<(&'static str, String), BTreeMap<String, Sent>>,
+    /// The kinds and actors that were handed over.
+    handed_on: BTreeSet<(&'static str, String)>,
 }
 
 impl Books {
@@ -264,6 +266,14 @@ impl Books {
                 format!("{row} was refused, and is in")
             });
         }
+    }
+
+    pub fn handed_on(&mut self, kind: &'static str, actor: &str) {
+        self.handed_on.insert((kind, actor.to_owned()));
+    }
+
+    pub fn was_handed_on(&self, place: &(&'static str, String)) -> bool {
+        self.handed_on.contains(place)
     }
 
     pub fn sent(&mut self, kind: &'static str, actor: &str, id: &str) -> Option<&mut Sent> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use turnwise::{AsyncContext, AsyncHandler, Context, Drain, Handler};
-use turnwise_redis::{Actors, Drains, MessageError, Outcome, Remote, RemoteActor, Until, Workers};
+use turnwise_redis::{Actors, Drains, MessageError, Outcome, Remote, RemoteActor, Workers};
 
 use crate::books::{Fate, Sent};
 use crate::net::{Net, Rule, Sim};
@@ -84,8 +84,9 @@ impl AsyncHandler<Slowly> for Log {
     }
 }
 
-/// The kinds, by their names.
-const KINDS: [&str; 2] = ["often", "once"];
+/// The kinds, by their names. Actors that are hosted are drained by hosts with little time, and by
+/// workers at the end of a run.
+const KINDS: [&str; 3] = ["often", "once", "hosted"];
 const ACTORS: u64 = 2;
 
 fn name(kind: &str) -> &'static str {
@@ -116,26 +117,27 @@ impl Host {
         let sim = &self.sim;
         let drains = [Drains::Measured, Drains::IfFree, Drains::Never];
         let drains = drains[usize::try_from(sim.roll(3)).unwrap()];
-        let kinds = KINDS.map(|name| kind(&self.remote, &self.net, name, drains));
+        let kinds = KINDS.map(|name| {
+            let drains = if name == "hosted" { Drains::Never } else { drains };
+            kind(&self.remote, &self.net, name, drains)
+        });
         // Where senders never drain, workers do.
         let works = drains == Drains::Never || sim.once_in(3);
         let _workers: Vec<Workers> =
-            kinds.iter().filter(|_| works).map(|kind| kind.work(2)).collect();
+            kinds[..2].iter().filter(|_| works).map(|kind| kind.work(2)).collect();
         let sender = format!("{}.{user}", self.net.client());
         for number in 0.. {
             if sim.is_calm() {
                 return;
             }
             self.think().await;
-            let index = usize::try_from(sim.roll(2)).unwrap();
+            let index = usize::try_from(sim.roll(3)).unwrap();
             let actor = sim.roll(ACTORS).to_string();
             let id = format!("{sender}.{number}");
             let to = Letter { kind: KINDS[index], actor, id, sender: sender.clone(), number };
             let actor = kinds[index].of(&to.actor).unwrap();
-            if sim.once_in(12) {
-                // A host with little time drains.
-                let until = Until::within(Duration::from_millis(1) + sim.millis(50)).unwrap();
-                let _ = sim.within("drain", LONG, actor.drain(until)).await;
+            if sim.once_in(if to.kind == "hosted" { 4 } else { 12 }) {
+                self.drains(to.kind, &actor).await;
                 continue;
             }
             match sim.roll(3) {
@@ -151,7 +153,7 @@ impl Host {
     /// Enters a message before it is sent.
     fn enters(&self, to: &Letter, in_order: bool) -> Append {
         let sim = &self.sim;
-        let fails = if to.kind == "often" && sim.once_in(6) { 1 } else { 0 };
+        let fails = if to.kind != "once" && sim.once_in(6) { 1 } else { 0 };
         // A failed only attempt is a dead letter.
         let fails = if to.kind == "once" && sim.once_in(8) { 1 } else { fails };
         let (sender, number) = (to.sender.clone(), to.number);
@@ -188,10 +190,11 @@ impl Host {
         let sim = &self.sim;
         let delay = if sim.once_in(6) { sim.millis(150) } else { Duration::ZERO };
         let message = self.enters(&to, delay.is_zero());
-        let slow = delay.is_zero() && sim.once_in(5) && to.kind == "often";
+        let (often, most) = if to.kind == "hosted" { (2, 40) } else { (5, 120) };
+        let slow = delay.is_zero() && sim.once_in(often) && to.kind != "once";
         for _ in 0..if sim.once_in(6) { 2 } else { 1 } {
             let tell = match slow {
-                true => actor.tell(Slowly(message.clone(), sim.roll(120))),
+                true => actor.tell(Slowly(message.clone(), sim.roll(most))),
                 false => actor.tell(message.clone()),
             };
             let told = tell.id(&to.id).after(delay).send();
@@ -241,7 +244,8 @@ impl Host {
         let sim = &self.sim;
         let message = self.enters(&to, true);
         let mut ask = actor.ask(message).id(&to.id);
-        let limit = sim.once_in(2).then(|| Duration::from_millis(1) + sim.millis(300));
+        let limit = sim.once_in(2) || to.kind == "hosted";
+        let limit = limit.then(|| Duration::from_millis(1) + sim.millis(300));
         if let Some(limit) = limit {
             ask = ask.within(limit);
         }
@@ -288,7 +292,9 @@ impl Host {
                     sleep(Duration::from_millis(20)).await;
                 }
             };
-            let log = sim.within("the end of a mailbox", LONG, is_empty).await;
+            let handed_on = sim.books().was_handed_on(&place);
+            let rule = if handed_on { Rule::HandedOn } else { Rule::Answered };
+            let log = sim.within_by(rule, "the end of a mailbox", LONG, is_empty).await;
             let mut outcomes = BTreeMap::new();
             for id in ids {
                 let outcome = actor.outcome::<Reply>(&id).await.unwrap().unwrap();

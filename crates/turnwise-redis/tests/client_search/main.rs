@@ -14,6 +14,7 @@
 mod support;
 
 mod books;
+mod hosts;
 mod mailboxes;
 mod net;
 mod recovery;
@@ -219,6 +220,8 @@ fn planted_faults_are_found() {
     is_found(Planted::WithdrawnWhileRunning, Rule::Once);
     is_found(Planted::HandedAgain, Rule::BegunOnce);
     is_found(Planted::DeadLetterLost, Rule::AllCounted);
+    is_found(Planted::HandedOnForGood, Rule::HandedOn);
+    is_found(Planted::HandedOnUnstored, Rule::Once);
     is_found(Planted::LeasesStay, Rule::Answered);
     is_found(Planted::FenceByClock, Rule::FencesRise);
     is_found(Planted::TickByClock, Rule::OncePerTick);

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use turnwise::time::Clock;
 use turnwise_redis::step::{
     AdmissionAnswer, Answer, MailboxAct, MailboxAnswer, MailboxStep, Notice, Op, Progress, Step,
+    Then,
 };
 use turnwise_redis::{Called, Effect, MemoryStore, NoticeSink, Store, StoreError};
 
@@ -49,6 +50,8 @@ pub enum Rule {
     OncePerTick,
     /// A tick is that of the store's clock.
     TickOfItsTime,
+    /// A mailbox that was handed over is drained by some host.
+    HandedOn,
     /// Each call has an answer or an error of its own in time.
     Answered,
 }
@@ -81,6 +84,10 @@ pub enum Planted {
     HandedAgain,
     /// A dead letter is discarded as soon as it is written.
     DeadLetterLost,
+    /// A mailbox that was handed over is left to its successor, whatever becomes of that.
+    HandedOnForGood,
+    /// The state is not stored before a successor is asked.
+    HandedOnUnstored,
     /// Leases never end.
     LeasesStay,
     /// A fence is the time of the store's clock, whatever was before.
@@ -131,6 +138,8 @@ pub struct Sim {
     paused: AtomicU64,
     /// The number of steps that the store has executed.
     pub steps: AtomicU64,
+    /// The number of hosts that were started to go on with an actor.
+    pub hosts: AtomicU64,
 }
 
 impl Sim {
@@ -160,6 +169,7 @@ impl Sim {
             fence: AtomicU64::new(0),
             paused: AtomicU64::new(0),
             steps: AtomicU64::new(0),
+            hosts: AtomicU64::new(0),
         })
     }
 
@@ -178,7 +188,7 @@ impl Sim {
     }
 
     /// True if something goes wrong now that goes wrong once in this many times, or more often.
-    fn is_unlucky(&self, times: u64) -> bool {
+    pub fn is_unlucky(&self, times: u64) -> bool {
         let rolled = self.roll(times);
         !self.is_calm() && rolled < self.faults
     }
@@ -236,6 +246,17 @@ impl Sim {
 
     /// Awaits a call that has to end within this time, counted from the end of the last pause.
     pub async fn within<R>(&self, what: &str, limit: Duration, call: impl Future<Output = R>) -> R {
+        self.within_by(Rule::Answered, what, limit, call).await
+    }
+
+    /// Awaits a call that has to end within this time by a rule.
+    pub async fn within_by<R>(
+        &self,
+        rule: Rule,
+        what: &str,
+        limit: Duration,
+        call: impl Future<Output = R>,
+    ) -> R {
         let (mut call, began) = (pin!(call), self.now());
         loop {
             let from = began.max(self.paused.load(Relaxed));
@@ -247,7 +268,7 @@ impl Sim {
                 break;
             }
         }
-        self.breaks(Rule::Answered, || format!("{what} has no answer after {limit:?}"));
+        self.breaks(rule, || format!("{what} has no answer after {limit:?}"));
         std::future::pending().await
     }
 
@@ -346,6 +367,18 @@ impl Sim {
                 Some(Planted::IdNotCompared),
                 Step::Mailbox(MailboxStep { act: MailboxAct::Push { message, .. }, .. }),
             ) if again => message.id.push_str(".again"),
+            (
+                Some(planted),
+                Step::Mailbox(MailboxStep { act: MailboxAct::Advance(advance), .. }),
+            ) => match (planted, &mut advance.then) {
+                (Planted::HandedOnForGood, Then::LetGo { after }) if !after.is_zero() => {
+                    *after *= 1_000_000;
+                }
+                (Planted::HandedOnUnstored, Then::Next { most: 0, .. }) => {
+                    advance.state = None;
+                }
+                _ => {}
+            },
             _ => {}
         }
     }
@@ -588,23 +621,28 @@ impl Net {
         }
     }
 
+    /// Ends the client.
+    pub fn dies(&self) {
+        self.sim().note(|| format!("{} dies", self.client));
+        self.dead.is_over.store(true, Relaxed);
+        self.dead.comes.notify_waiters();
+        self.goes_on();
+    }
+
     /// Counts an event of its protocol, each of which may be its last.
     fn event(&self) {
         let sim = self.sim();
         if self.fuse.load(Relaxed) > 0 && !sim.is_calm() {
             let left = self.fuse.fetch_sub(1, Relaxed) - 1;
             if left == 0 {
-                sim.note(|| format!("{} dies", self.client));
-                self.dead.is_over.store(true, Relaxed);
-                self.dead.comes.notify_waiters();
-                self.goes_on();
+                self.dies();
             }
         }
         if sim.is_unlucky(600) {
             self.pauses();
         }
         if sim.steps_clocks {
-            if sim.is_unlucky(300) {
+            if sim.is_unlucky(60) {
                 self.wall.fetch_add(sim.signed(1000), Relaxed);
             }
             if sim.is_unlucky(600) {
