@@ -29,6 +29,25 @@ cat "$searched"/*
 [ "$status" -eq 0 ]
 cargo test --locked -p turnwise-redis --features sqlite,tls --doc
 programs
+
+# The quick start over each store, twice where it is kept.
+quickstart=$run/examples/quickstart
+redis-server --port 0 --unixsocket "$searched/socket" --save '' --dir "$searched" >/dev/null &
+server=$!
+trap 'kill "$server"; rm -rf "$searched"' EXIT
+until redis-cli -s "$searched/socket" ping 2>&1 | grep -q PONG; do
+    kill -0 "$server"
+    sleep 0.1
+done
+[ "$("$quickstart")" = "total: 5" ]
+for store in "$searched/file" "unix://$searched/socket"; do
+    [ "$("$quickstart" "$store")" = "total: 5" ]
+    [ "$("$quickstart" "$store")" = "total: 10" ]
+done
+fails 1 "$quickstart" no/such/folder/file
+fails 1 "$quickstart" redis://127.0.0.1:1/
+fails 1 "$quickstart" http://127.0.0.1/
+
 fails 2 "$run/lock" --memory --wait soon a -- true
 full "$run/lock" --help
 "$run/raffle-cluster" | narrow

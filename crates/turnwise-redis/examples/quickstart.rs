@@ -1,37 +1,27 @@
-//! One actor, in process and over a store: in memory, in a file, or in a server. `quickstart`,
-//! `quickstart PATH` (with the feature `sqlite`), `quickstart redis://HOST/`.
+//! One actor over each store: `quickstart` in this process, `quickstart PATH` in a file,
+//! `quickstart redis://HOST/` in a server. The last two print a greater total each time.
 
-use serde::{Deserialize, Serialize};
-use turnwise::{Actor, Context, Handler};
 use turnwise_redis::Remote;
 
-#[derive(Default, Serialize, Deserialize)]
-struct Board {
-    total: u64,
-}
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct Score(u64);
 
-#[derive(Serialize, Deserialize)]
-struct Add(u64);
-
-impl Handler<Add> for Board {
+impl turnwise::Handler<u64> for Score {
     type Reply = u64;
-    fn handle(&mut self, Add(points): Add, _: &mut Context<'_, Self>) -> u64 {
-        self.total += points;
-        self.total
+    fn handle(&mut self, points: u64, _: &mut turnwise::Context<'_, Self>) -> u64 {
+        self.0 += points;
+        self.0
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let here = Actor::new(Board::default());
-    println!("in process: {}", here.ask(Add(5)).wait()?);
-
+    // One of these lines selects the store. The others do not know which.
     let remote = match std::env::args().nth(1) {
-        #[cfg(feature = "sqlite")]
-        Some(path) if !path.contains("://") => Remote::file(path)?,
-        Some(url) => Remote::connect(&url)?,
         None => Remote::in_memory(),
+        Some(url) if url.contains("://") => Remote::connect(&url)?,
+        Some(path) => Remote::file(path)?,
     };
-    let boards = remote.actors::<Board>("board").message::<Add>("add").open()?;
-    println!("in the store: {}", boards.of("eu")?.ask(Add(5)).wait()?);
+    let scores = remote.actors::<Score>("score").message::<u64>("add").open()?;
+    println!("total: {}", scores.of("ada")?.ask(5).wait()?);
     Ok(())
 }
