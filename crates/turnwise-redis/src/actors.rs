@@ -257,13 +257,14 @@ where
     }
 
     fn bury(&self, actor: &str, act: MailboxAct) -> Reply<Result<bool, MessageError>> {
-        self.once(actor, act, |answer| match answer {
+        self.step(actor, act, |answer| match answer {
             MailboxAnswer::Was(was) => Some(Ok(was)),
             _ => None,
         })
     }
 
-    fn once<R: Send + 'static>(
+    /// Sends a step, and reads its answer on a thread that may block: users' code converts it.
+    fn step<R: Send + 'static>(
         &self,
         actor: &str,
         act: MailboxAct,
@@ -434,7 +435,7 @@ where
     where
         R: DeserializeOwned + Send + 'static,
     {
-        self.actors.once(&self.id, act, |answer| {
+        self.actors.step(&self.id, act, |answer| {
             let MailboxAnswer::Progress(progress) = answer else { return None };
             Some(match progress {
                 Progress::Delayed { left } => Ok(Outcome::Delayed { remaining: left }),
@@ -453,7 +454,7 @@ where
     /// Returns a snapshot of the actor, which may be stale by the time it is read.
     pub fn info(&self) -> Reply<Result<ActorInfo<S>, MessageError>> {
         let act = MailboxAct::Look { actor: self.id.to_string() };
-        self.actors.once(&self.id, act, |answer| {
+        self.actors.step(&self.id, act, |answer| {
             let MailboxAnswer::Seen(seen) = answer else { return None };
             let MailboxSeen { waiting, drainer, attempts, fence, state, delayed } = seen;
             let read = |state: Vec<u8>| converted(|| serde_json::from_slice(&state));

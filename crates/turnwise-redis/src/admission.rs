@@ -11,14 +11,14 @@ use std::time::Duration;
 use tokio::time::timeout_at;
 use turnwise_locks::{Fence, Limits};
 
-use crate::applications::{AdmissionKey, Application};
+use crate::applications::{AdmissionKey, Application, of_admission};
 use crate::attempt::{Acquire, Call};
 use crate::business::Handles;
 use crate::client::Owned;
 use crate::lock::Wanted;
 use crate::name;
 use crate::refused::{LONGEST_ROW, MOST_PLACES};
-use crate::step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen};
+use crate::step::{AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen, Answer};
 use crate::time::{Moment, after};
 
 pub use crate::refused::{OpenError, Refused};
@@ -248,22 +248,19 @@ impl Admission {
     /// Closes the admission for good. No applicant is admitted after it, and no request waits, but
     /// reserved places can still be confirmed. Closing again has no effect.
     pub fn close(&self) -> Call<(), Refused> {
-        self.once(AdmissionAct::Close, |_| Some(()))
+        let op = self.admission.op(AdmissionAct::Close);
+        self.client.step(Ok(op), |answer| agreed(answer).map(drop))
     }
 
     /// Returns a snapshot of the admission, which may be stale by the time it is read.
     pub fn status(&self) -> Call<Status, Refused> {
         let limit = self.admission.limit;
-        self.once(AdmissionAct::Look, move |answer| {
-            let AdmissionAnswer::Seen(AdmissionSeen {
-                closed, admitted, reserved, waiting, ..
-            }) = answer
-            else {
-                return None;
-            };
+        self.client.step(Ok(self.admission.op(AdmissionAct::Look)), move |answer| {
+            let AdmissionAnswer::Seen(seen) = agreed(answer)? else { return Err(Refused::Ended) };
+            let AdmissionSeen { closed, admitted, reserved, waiting, .. } = seen;
             let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
             let ratio = admitted as f64 / limit as f64;
-            Some(Status { limit, count: admitted, ratio, reserved, waiting, closed })
+            Ok(Status { limit, count: admitted, ratio, reserved, waiting, closed })
         })
     }
 
@@ -292,30 +289,24 @@ impl Admission {
     /// ```
     pub fn rows(&self, from: u64, most: u32) -> Call<Vec<Row>, Refused> {
         let act = AdmissionAct::Rows { from: from.min(MOST_PLACES), most: most.min(PAGE) };
-        self.once(act, |answer| {
-            let AdmissionAnswer::Rows(rows) = answer else { return None };
+        self.client.step(Ok(self.admission.op(act)), |answer| {
+            let AdmissionAnswer::Rows(rows) = agreed(answer)? else { return Err(Refused::Ended) };
             let row = |row: AdmissionRow| Row {
                 applicant: row.applicant,
                 place: row.place,
                 fence: Fence::from_number(row.fence),
                 row: row.row,
             };
-            Some(rows.into_iter().map(row).collect())
+            Ok(rows.into_iter().map(row).collect())
         })
     }
+}
 
-    fn once<R: Send + 'static>(
-        &self,
-        act: AdmissionAct,
-        read: impl FnOnce(AdmissionAnswer) -> Option<R> + Send + 'static,
-    ) -> Call<R, Refused> {
-        let (op, client) = (self.admission.op(act), Arc::clone(&self.client));
-        self.client.make(async move {
-            match client.call_admission(&op, client.patience()).await.0? {
-                AdmissionAnswer::Differs { limit } => Err(Refused::OtherLimit { limit }),
-                answer => read(answer).ok_or(Refused::Ended),
-            }
-        })
+/// Returns the answer of an admission that has this client's limit.
+fn agreed(answer: Answer) -> Result<AdmissionAnswer, Refused> {
+    match of_admission(answer)? {
+        AdmissionAnswer::Differs { limit } => Err(Refused::OtherLimit { limit }),
+        answer => Ok(answer),
     }
 }
 

@@ -84,13 +84,15 @@ impl Client {
         until: Instant,
     ) -> (Result<AdmissionAnswer, StoreError>, bool) {
         let (answer, late) = self.call(op, until).await;
-        let answer = answer.and_then(|answer| match answer {
-            Answer::Admission(answer) => Ok(answer),
-            other => {
-                Err(StoreError::WrongStore { needs: format!("an admission's answer: {other:?}") })
-            }
-        });
-        (answer, late)
+        (answer.and_then(of_admission), late)
+    }
+}
+
+/// Returns an admission's answer.
+pub(crate) fn of_admission(answer: Answer) -> Result<AdmissionAnswer, StoreError> {
+    match answer {
+        Answer::Admission(answer) => Ok(answer),
+        other => Err(StoreError::WrongStore { needs: format!("an admission's answer: {other:?}") }),
     }
 }
 

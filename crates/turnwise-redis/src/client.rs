@@ -194,6 +194,20 @@ impl Client {
         Call::there(&self.home, call)
     }
 
+    /// Sends a step on the client's thread until it is answered, and reads its answer.
+    pub(crate) fn step<T, E>(
+        self: &Arc<Self>,
+        op: Result<Op, E>,
+        read: impl FnOnce(Answer) -> Result<T, E> + Send + 'static,
+    ) -> Call<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + From<AskError> + Send + 'static,
+    {
+        let client = Arc::clone(self);
+        self.make(async move { read(client.call(&op?, client.patience()).await.0?) })
+    }
+
     /// Returns a step of this client, with its lower bound of fences.
     pub(crate) fn op(&self, key: String, places: u32, step: Step) -> Op {
         Op { key, places, above: self.settings.above, step }

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::engine::{Change, Engine, Loaded, Over, Read, Value, Which};
 use crate::error::{ConnectError, Refusal, StoreError};
+use crate::record::micros;
 use crate::step::{Notice, Op, Token};
 use crate::store::{Called, NoticeSink, Store};
 
@@ -274,7 +275,7 @@ impl File {
     fn write(&self, change: &Change) -> Result<bool, FileFailure> {
         let Change { object, version, at, expires, rows } = change;
         let next = (version + 1).cast_signed();
-        let values = params![object, next, micros(*at), expires.map(micros)];
+        let values = params![object, next, column(*at), expires.map(column)];
         let id = if *version == 0 {
             let insert = "INSERT INTO objects (key, version, at, expires) VALUES (?1, ?2, ?3, ?4)
                 ON CONFLICT DO NOTHING RETURNING id";
@@ -347,7 +348,7 @@ impl File {
             let delete = "DELETE FROM objects WHERE id IN
                 (SELECT id FROM objects WHERE expires <= ?1 LIMIT ?2)";
             let mut delete = self.file.prepare_cached(delete)?;
-            delete.execute(params![micros(last.at), EXPIRED])?;
+            delete.execute(params![column(last.at), EXPIRED])?;
             let mut delete = self.file.prepare_cached("DELETE FROM notices WHERE seq <= ?1")?;
             delete.execute([self.seen - NOTICES])?;
         }
@@ -379,8 +380,9 @@ fn value_in(row: &rusqlite::Row<'_>, column: usize) -> Result<Value, FileFailure
     Value::from_bytes(bytes).map_err(|error| FileFailure::Store(error.into()))
 }
 
-fn micros(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+/// Returns a time as it is stored: the numbers of SQLite are signed.
+fn column(time: Duration) -> i64 {
+    i64::try_from(micros(time)).unwrap_or(i64::MAX)
 }
 
 fn time(micros: i64) -> Duration {

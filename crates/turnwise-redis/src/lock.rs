@@ -193,36 +193,35 @@ impl Locks {
     /// Takes a lock from its holder and grants it to the next request. The old holder is notified.
     /// Returns false if the lock is free.
     pub fn force_release(&self, name: impl AsRef<str>) -> Call<bool> {
-        self.once(name.as_ref(), Step::Force { place: 1 }, |answer| answer == Answer::Forced(true))
+        self.client.step(self.op(name.as_ref(), Step::Force { place: 1 }), was_forced)
     }
 
     /// Returns a snapshot of the lock, which may be stale by the time it is read; `None` if it is
     /// neither held nor waited for.
     pub fn info(&self, name: impl AsRef<str>) -> Call<Option<LockInfo>> {
-        self.once(name.as_ref(), Step::Look, |answer| {
-            let Answer::Seen { holders, fence, waiting } = answer else { return None };
+        self.client.step(self.op(name.as_ref(), Step::Look), |answer| {
+            let Answer::Seen { holders, fence, waiting } = answer else { return Ok(None) };
             let holder = holders.first();
-            (holder.is_some() || waiting > 0).then(|| LockInfo {
+            Ok((holder.is_some() || waiting > 0).then(|| LockInfo {
                 holders: holders.len(),
                 holder: holder.map(|(_, token, _)| token.as_str().to_owned()),
                 remaining: holder.map(|(_, _, left)| *left),
                 fence: holder.map(|_| Fence::from_number(fence)),
                 waiting: usize::try_from(waiting).unwrap_or(usize::MAX),
-            })
+            }))
         })
     }
 
-    fn once<R: Send + 'static>(
-        &self,
-        name: &str,
-        step: Step,
-        read: impl FnOnce(Answer) -> R + Send + 'static,
-    ) -> Call<R> {
-        let (client, key) = (Arc::clone(&self.client), self.client.key("lock", name));
-        self.client.make(async move {
-            let op = client.op(key?, 1, step);
-            Ok(read(client.call(&op, client.patience()).await.0?))
-        })
+    fn op(&self, name: &str, step: Step) -> Result<Op, LockError> {
+        Ok(self.client.op(self.client.key("lock", name)?, 1, step))
+    }
+}
+
+/// Reads the answer to a step that changes a place.
+pub(crate) fn was_forced(answer: Answer) -> Result<bool, LockError> {
+    match answer {
+        Answer::Differs { places } => Err(LockError::OtherPlaces { places }),
+        answer => Ok(answer == Answer::Forced(true)),
     }
 }
 

@@ -12,11 +12,11 @@ use turnwise_locks::Limits;
 use crate::attempt::{Acquire, Call};
 use crate::client::Owned;
 use crate::error::LockError;
-use crate::lock::{Guard, Wanted, acquire};
+use crate::lock::{Guard, Wanted, acquire, was_forced};
 use crate::name::NameError;
 use crate::requests::Request;
 pub use crate::slot_pool::{RunSlotError, Slot, SlotError, SlotPool, SlotPoolBuilder};
-use crate::step::{Answer, Step, Token};
+use crate::step::{Answer, Op, Step, Token};
 
 /// The maximum number of places of a pool: each step visits all.
 const MOST: u32 = 1024;
@@ -122,21 +122,22 @@ impl Slots {
     /// Takes a place from its holder and grants it to the next request. The old holder is notified.
     /// Returns false if the place is free.
     pub fn force_release(&self, place: u32) -> Call<bool> {
-        self.once(Step::Force { place }, |answer| answer == Answer::Forced(true))
+        self.client.step(self.op(Step::Force { place }), was_forced)
     }
 
     /// Returns a quarantined place to the pool. The next job there cleans it up first. Returns
     /// false if the place is not quarantined.
     pub fn repair(&self, place: u32) -> Call<bool> {
-        self.once(Step::Repair { place }, |answer| answer == Answer::Forced(true))
+        self.client.step(self.op(Step::Repair { place }), was_forced)
     }
 
     /// Returns a snapshot of the pool, which may be stale by the time it is read.
     pub fn info(&self) -> Call<SlotsInfo> {
         let places = self.places;
-        self.once(Step::Look, move |answer| {
+        self.client.step(self.op(Step::Look), move |answer| {
             let (holders, waiting) = match answer {
                 Answer::Seen { holders, waiting, .. } => (holders, waiting),
+                Answer::Differs { places } => return Err(LockError::OtherPlaces { places }),
                 _ => (Vec::new(), 0),
             };
             let free = places - u32::try_from(holders.len()).unwrap_or(places).min(places);
@@ -146,23 +147,12 @@ impl Slots {
                 if bad { quarantined.push(place) } else { held.push(place) }
             }
             let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
-            SlotsInfo { held, quarantined, free, waiting }
+            Ok(SlotsInfo { held, quarantined, free, waiting })
         })
     }
 
-    fn once<R: Send + 'static>(
-        &self,
-        step: Step,
-        read: impl FnOnce(Answer) -> R + Send + 'static,
-    ) -> Call<R> {
-        let op = self.client.op(self.key.clone(), self.places, step);
-        let client = Arc::clone(&self.client);
-        self.client.make(async move {
-            match client.call(&op, client.patience()).await.0? {
-                Answer::Differs { places } => Err(LockError::OtherPlaces { places }),
-                answer => Ok(read(answer)),
-            }
-        })
+    fn op(&self, step: Step) -> Result<Op, LockError> {
+        Ok(self.client.op(self.key.clone(), self.places, step))
     }
 }
 

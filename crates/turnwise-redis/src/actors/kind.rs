@@ -20,6 +20,7 @@ use super::inbox::Shard;
 use super::unknown::Unknown;
 use crate::client::Owned;
 use crate::name;
+use crate::record::micros;
 use crate::step::{DrainClaim, Token};
 use crate::time::SHORTEST;
 use crate::user_code::caught;
@@ -541,7 +542,7 @@ impl<S> Kind<S> {
 
     /// Updates the average time of a turn.
     pub(super) fn took(&self, time: Duration) {
-        let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let time = micros(time);
         // An update may overwrite another one: this is an estimate.
         let mean = self.mean.load(Relaxed);
         let mean = if mean == 0 { time } else { mean - mean / 8 + time / 8 };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::{NEEDS_MEMORY, NEEDS_NONE, micros};
+use super::{NEEDS_MEMORY, NEEDS_NONE, span};
 use crate::record::REMEMBERED;
 use crate::step::{
     AdmissionAct, AdmissionAnswer, AdmissionRow, AdmissionSeen, AdmissionStep, Claim, Standing,
@@ -65,14 +65,12 @@ pub(super) fn arguments(
         cmd.arg(token.as_str()).arg(applicant);
     }
     match &step.act {
-        AdmissionAct::Admit { row, alive, .. } => {
-            cmd.arg(alive.map_or(0, micros)).arg("w").arg(row)
-        }
+        AdmissionAct::Admit { row, alive, .. } => cmd.arg(alive.map_or(0, span)).arg("w").arg(row),
         AdmissionAct::Reserve { lease, alive, .. } => {
-            cmd.arg(alive.map_or(0, micros)).arg("r").arg(micros(*lease))
+            cmd.arg(alive.map_or(0, span)).arg("r").arg(span(*lease))
         }
         AdmissionAct::Keep { claims, lease, alive } => {
-            cmd.arg(micros(*lease)).arg(micros(*alive));
+            cmd.arg(span(*lease)).arg(span(*alive));
             claims.iter().fold(cmd, |cmd, (claim, fence)| {
                 cmd.arg(claim.token.as_str()).arg(&claim.applicant).arg(*fence)
             })
@@ -80,7 +78,7 @@ pub(super) fn arguments(
         AdmissionAct::Confirm { fence, row, .. } => cmd.arg(*fence).arg(row),
         AdmissionAct::Cancel { late, .. } => {
             let late = if *late { REMEMBERED } else { Duration::ZERO };
-            cmd.arg(micros(late) / 1000)
+            cmd.arg(span(late) / 1000)
         }
         AdmissionAct::Rows { from, most } => cmd.arg(*from).arg(*most),
         AdmissionAct::Close | AdmissionAct::Look => cmd,

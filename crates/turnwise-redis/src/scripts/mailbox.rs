@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::{NEEDS_MEMORY, NEEDS_NONE, micros};
+use super::{NEEDS_MEMORY, NEEDS_NONE, span};
 use crate::record::REMEMBERED;
 use crate::step::{
     Advance, DeadMessage, DrainClaim, FailedAttempt, Hand, MailboxAct, MailboxAnswer, MailboxSeen,
@@ -46,7 +46,7 @@ pub(super) fn index(step: &MailboxStep) -> usize {
 }
 
 fn millis(duration: Duration) -> u64 {
-    micros(duration) / 1000
+    span(duration) / 1000
 }
 
 /// Appends the step's arguments, which follow the keys.
@@ -61,7 +61,7 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, step: &MailboxStep) {
                 Some(claim) => claimed(cmd, claim),
                 None => cmd.arg("").arg(0).arg(0).arg(0).arg(0),
             };
-            cmd.arg(micros(*delay))
+            cmd.arg(span(*delay))
         }
         MailboxAct::Claim { actor, claim } => claimed(cmd.arg(actor), claim),
         MailboxAct::Advance(Advance { actor, fence, number, done, state, failed, keep, then }) => {
@@ -71,13 +71,13 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, step: &MailboxStep) {
                 None => cmd.arg("").arg("").arg(0),
                 Some(FailedAttempt { error, again: None }) => cmd.arg("x").arg(error).arg(0),
                 Some(FailedAttempt { error, again: Some(again) }) => {
-                    cmd.arg("f").arg(error).arg(micros(*again))
+                    cmd.arg("f").arg(error).arg(span(*again))
                 }
             };
             match then {
-                Then::Next { most, lease } => cmd.arg("n").arg(*most).arg(micros(*lease)),
-                Then::LetGo { after } => cmd.arg("l").arg(micros(*after)).arg(0),
-                Then::PutOff { pause } => cmd.arg("p").arg(micros(*pause)).arg(0),
+                Then::Next { most, lease } => cmd.arg("n").arg(*most).arg(span(*lease)),
+                Then::LetGo { after } => cmd.arg("l").arg(span(*after)).arg(0),
+                Then::PutOff { pause } => cmd.arg("p").arg(span(*pause)).arg(0),
             };
             done.iter().fold(cmd, |cmd, reply| cmd.arg(reply))
         }
@@ -85,7 +85,7 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, step: &MailboxStep) {
             cmd.arg(actor).arg(token.as_str()).arg(millis(REMEMBERED))
         }
         MailboxAct::Renew { drained, lease } => {
-            cmd.arg(micros(*lease));
+            cmd.arg(span(*lease));
             drained.iter().fold(cmd, |cmd, (actor, token)| cmd.arg(actor).arg(token.as_str()))
         }
         MailboxAct::Outcome { actor, message } => cmd.arg(actor).arg(message),
@@ -97,7 +97,7 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, step: &MailboxStep) {
             cmd.arg(asker.as_str())
         }
         MailboxAct::Due { worker, alive, most, grip } => {
-            cmd.arg(worker.as_str()).arg(micros(*alive)).arg(*most).arg(micros(*grip))
+            cmd.arg(worker.as_str()).arg(span(*alive)).arg(*most).arg(span(*grip))
         }
         MailboxAct::DeadLetters { from, most } => cmd.arg(*from).arg(*most),
         MailboxAct::Requeue { actor, message } => cmd.arg(actor).arg(message).arg(1),
@@ -108,7 +108,7 @@ pub(super) fn arguments(cmd: &mut Cmd, channels: &str, step: &MailboxStep) {
 
 fn claimed<'a>(cmd: &'a mut Cmd, claim: &DrainClaim) -> &'a mut Cmd {
     let DrainClaim { token, lease, most, attempts, keep } = claim;
-    cmd.arg(token.as_str()).arg(micros(*lease)).arg(*most).arg(*attempts).arg(millis(*keep))
+    cmd.arg(token.as_str()).arg(span(*lease)).arg(*most).arg(*attempts).arg(millis(*keep))
 }
 
 /// Parses a script's reply.

@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::record::REMEMBERED;
+use crate::record::{REMEMBERED, micros};
 use crate::step::{Answer, Op, Renewal, Standing, Step, Token};
 use crate::time::LONGEST;
 
@@ -48,7 +48,7 @@ impl Scripts {
     /// each step of a record is part of their text: each argument costs a server a thirtieth of a
     /// lock that is free.
     pub(crate) fn new(channels: &str, kept: Duration) -> Self {
-        let (channels, time) = (literal(channels), micros(kept) / 1000);
+        let (channels, time) = (literal(channels), span(kept) / 1000);
         let constants = format!("local channels, kept, leaves = {channels}, {time}\n");
         let script = |parts: &[&str]| {
             let text = parts.concat();
@@ -109,7 +109,7 @@ impl Scripts {
                 cmd.arg(key);
             }
             cmd.arg(never);
-            cmd.arg(micros(*lease)).arg(micros(self.kept) / 1000);
+            cmd.arg(span(*lease)).arg(span(self.kept) / 1000);
             for Renewal { place, token, .. } in renewals {
                 cmd.arg(*place).arg(token.as_str());
             }
@@ -121,38 +121,39 @@ impl Scripts {
             above => cmd.arg(format!("{}:{above}", op.places)),
         };
         // Copies of requests may arrive for this time. Absent: none will.
-        let late = |late: &bool| late.then(|| micros(REMEMBERED) / 1000);
+        let late = |late: &bool| late.then(|| span(REMEMBERED) / 1000);
         match &op.step {
             Step::Acquire { token, lease, alive } => {
-                cmd.arg(token.as_str()).arg(micros(*lease)).arg(alive.map(micros))
+                cmd.arg(token.as_str()).arg(span(*lease)).arg(alive.map(span))
             }
             Step::Refresh { tokens, alive } => {
-                cmd.arg(micros(*alive));
+                cmd.arg(span(*alive));
                 tokens.iter().fold(&mut cmd, |cmd, token| cmd.arg(token.as_str()))
             }
-            Step::Renew { token, lease } => cmd.arg(token.as_str()).arg(micros(*lease)),
+            Step::Renew { token, lease } => cmd.arg(token.as_str()).arg(span(*lease)),
             Step::Confirm { token, fence, lease } => {
-                cmd.arg(token.as_str()).arg(micros(*lease)).arg(*fence)
+                cmd.arg(token.as_str()).arg(span(*lease)).arg(*fence)
             }
             Step::Leave { token, late: copies } => cmd.arg(token.as_str()).arg(late(copies)),
             Step::Force { place } | Step::Repair { place } => cmd.arg(*place),
             Step::Begin { token } => cmd.arg(token.as_str()),
             Step::End { token, quarantine, late: copies } => {
                 let long = if *quarantine { LONGEST } else { Duration::ZERO };
-                cmd.arg(token.as_str()).arg(micros(long)).arg(late(copies))
+                cmd.arg(token.as_str()).arg(span(long)).arg(late(copies))
             }
             Step::Look | Step::Admission(_) | Step::Mailbox(_) | Step::RenewAll { .. } => &mut cmd,
             Step::Attend { token, every, offset, lease, overlap } => {
-                cmd.arg(token.as_str()).arg(micros(*every)).arg(micros(*offset));
-                cmd.arg(micros(*lease)).arg(u8::from(*overlap))
+                cmd.arg(token.as_str()).arg(span(*every)).arg(span(*offset));
+                cmd.arg(span(*lease)).arg(u8::from(*overlap))
             }
         };
         cmd
     }
 }
 
-fn micros(duration: Duration) -> u64 {
-    duration.min(LONGEST).as_micros() as u64
+/// Returns a duration as an argument: a server adds it to its time, and is exact to 2^53.
+fn span(duration: Duration) -> u64 {
+    micros(duration.min(LONGEST))
 }
 
 /// Returns a text as a literal of Lua.
