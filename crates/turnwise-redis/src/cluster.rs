@@ -10,6 +10,17 @@
 //!   one of whose keys is gone, and the other one runs none before it owns the slot.
 //! - CLUSTER-3: a node that does not answer is asked for nothing until another node names it again,
 //!   as it does until a replica has taken over.
+//!
+//! The cluster client of the `redis` crate (1.8) is not used, for three reasons:
+//!
+//! - It repeats a command by itself, up to sixteen times, also if a connection broke before the
+//!   answer, and does not report it. A withdrawal has to know whether copies of its request may be
+//!   on their way. Redirections count as repetitions, so none at all is no choice.
+//! - It follows `ASK` to the node that a slot moves to, which may have a part of an object. The
+//!   second key of CLUSTER-2 makes that node refuse, and the client repeats the command there. Here
+//!   the refusal is an error at once, and the limit of the request decides.
+//! - It keeps connections to all nodes, for each runtime that sends steps. Here the first step for
+//!   a node opens one, and the node is checked before.
 
 use std::sync::Arc;
 

@@ -3,6 +3,11 @@
 //! They are asked before each connection, so a client follows a failover: its connection breaks, or
 //! the old primary refuses a write as a replica. The server that they name is checked as any other:
 //! a replica takes no steps.
+//!
+//! The `Sentinel` of the `redis` crate (1.8) is not used. It opens a connection to the primary only
+//! to ask for its role, which may change before the next one is opened; here it is asked over the
+//! connection that is used. And it has one user for a Sentinel, where here that of the servers is
+//! tried if none is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
