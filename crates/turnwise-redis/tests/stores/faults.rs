@@ -577,22 +577,85 @@ fn refusals_that_go_by_do_not_end_a_wait() {
     // Scripts that the server does not know yet are errors, too.
     locks.lock("a").wait().unwrap().release().wait().unwrap();
     assert_eq!(server.ask("CONFIG RESETSTAT"), "+OK");
-    for (on, off) in [
-        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
-        ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
-    ] {
-        assert_eq!(server.ask(on), "+OK");
+    for (setting, code) in [("maxmemory", "OOM"), ("min-replicas-to-write", "NOREPLICAS")] {
+        let held = locks.lock("b").wait().unwrap();
+        assert_eq!(server.ask(&format!("CONFIG SET {setting} 1")), "+OK");
         let mut waits = locks.lock_within("a", Limits::wait(Duration::from_secs(20)));
-        let refused = |server: &Server| {
-            let lines = server.all("INFO errorstats", 3);
-            lines.iter().any(|line| line.contains("OOM") || line.contains("NOREPLICAS"))
-        };
-        until("it was refused", || refused(&server));
+        until("it was refused", || has_refused(&server, code));
+        // Renewals need no memory, but they are writes.
+        until("it was renewed, or not", || held.is_lost() || code == "OOM");
         assert!(waits.wait_timeout(Duration::ZERO).is_none());
-        assert_eq!(server.ask(off), "+OK");
+        assert_eq!(server.ask(&format!("CONFIG SET {setting} 0")), "+OK");
         drop(waits.wait().unwrap());
         assert_eq!(server.ask("CONFIG RESETSTAT"), "+OK");
     }
+}
+
+/// True if the server has refused a command with this code since its statistics were reset.
+fn has_refused(server: &Server, code: &str) -> bool {
+    server.all("INFO errorstats\r\nQUIT", 10).iter().any(|line| line.contains(code))
+}
+
+/// A server whose snapshots fail is asked again.
+#[test]
+fn servers_that_cannot_save_do_not_end_a_wait() {
+    let server = Server::with(&["--save", "3600 1000000", "--enable-protected-configs", "yes"]);
+    let locks = builder().connect(&server.url()).unwrap().locks();
+    // A file in place of the folder itself cannot be written.
+    let saves = |file: &str, status: &str| {
+        assert_eq!(server.ask(&format!("CONFIG SET dbfilename {file}")), "+OK");
+        until("a snapshot was tried", || {
+            server.ask("BGSAVE");
+            let lines = server.all("INFO persistence\r\nQUIT", 40);
+            lines.contains(&format!("rdb_last_bgsave_status:{status}"))
+        });
+    };
+    let held = locks.lock("b").wait().unwrap();
+    saves(".", "err");
+    for wait in [Duration::ZERO, Duration::from_millis(300)] {
+        let error = locks.lock_within("a", Limits::wait(wait)).wait().unwrap_err();
+        let LockError::Store(StoreError::Refused { refusal, step, .. }) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((*refusal, *step), (Refusal::NotSaving, "acquire"));
+        assert!(error.to_string().contains("MISCONF"), "{error}");
+    }
+    assert_eq!(server.ask("CONFIG RESETSTAT"), "+OK");
+    let mut waits = locks.lock_within("a", Limits::wait(Duration::from_secs(20)));
+    until("it was refused", || has_refused(&server, "MISCONF"));
+    until("a hold is not renewed", || held.is_lost());
+    assert!(waits.wait_timeout(Duration::ZERO).is_none());
+    saves("dump.rdb", "ok");
+    drop(waits.wait().unwrap());
+}
+
+/// A server that reads its objects from the disk, key by key, is asked again.
+#[test]
+fn servers_that_load_do_not_end_a_wait() {
+    let slow = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"];
+    let large =
+        ["--save", "3600 1000000", "--rdbcompression", "no", "--enable-debug-command", "yes"];
+    let mut server = Server::with(&[&slow[..], &large[..]].concat());
+    let locks = builder().connect(&server.url()).unwrap().locks();
+    assert_eq!(server.ask("DEBUG POPULATE 6000 key 1024"), "+OK");
+    assert_eq!(server.ask("SAVE"), "+OK");
+    server.kill();
+    server.spawn();
+    let loads = |answer: String| answer.starts_with("-LOADING");
+    until("it loads", || server.try_ask("PING").is_some_and(loads));
+    let short = Limits::wait(Duration::from_millis(300));
+    until("the error says so", || match locks.lock_within("a", short).wait().unwrap_err() {
+        LockError::Store(StoreError::Unreachable { why, .. }) => why.contains("loading"),
+        // An attempt was under way at the end of the wait.
+        LockError::Store(StoreError::TimedOut { .. }) => false,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(server.ask("CONFIG RESETSTAT"), "+OK");
+    let mut waits = locks.lock_within("a", Limits::wait(Duration::from_secs(20)));
+    until("it was refused", || has_refused(&server, "LOADING"));
+    assert!(waits.wait_timeout(Duration::ZERO).is_none());
+    assert_eq!(server.ask("CONFIG SET key-load-delay 0"), "+OK");
+    drop(waits.wait().unwrap());
 }
 
 /// A server that takes no more connections is asked again.

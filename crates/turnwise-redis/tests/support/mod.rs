@@ -77,20 +77,25 @@ impl Server {
         server
     }
 
-    /// Starts it, also after its end, on the same port.
+    /// Starts it, also after its end, on the same port, and waits until it answers.
     pub fn run(&mut self) {
-        let mut command = Command::new("redis-server");
-        command.arg("--port").arg(self.port.to_string()).arg("--bind").arg("127.0.0.1");
-        command.arg("--dir").arg(&self.folder).args(&self.options).stdout(Stdio::null());
-        command.envs(self.environment.iter().cloned());
-        let child = command.spawn().expect("these tests need `redis-server`: install it");
-        self.child = Some(child);
+        self.spawn();
         let until = Instant::now() + Duration::from_secs(20);
         let is_up = |answer: &str| answer == "+PONG" || answer.starts_with("-NOAUTH");
         while !self.try_ask("PING").as_deref().is_some_and(is_up) {
             assert!(Instant::now() < until, "the server does not come up");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Starts it, also after its end, on the same port.
+    pub fn spawn(&mut self) {
+        let mut command = Command::new("redis-server");
+        command.arg("--port").arg(self.port.to_string()).arg("--bind").arg("127.0.0.1");
+        command.arg("--dir").arg(&self.folder).args(&self.options).stdout(Stdio::null());
+        command.envs(self.environment.iter().cloned());
+        let child = command.spawn().expect("these tests need `redis-server`: install it");
+        self.child = Some(child);
     }
 
     /// Kills it as a power failure would.
@@ -122,7 +127,7 @@ impl Server {
         lines.map(|line| line.unwrap().trim_end().to_owned()).collect()
     }
 
-    fn try_ask(&self, command: &str) -> Option<String> {
+    pub fn try_ask(&self, command: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
         stream.write_all(format!("{command}\r\n").as_bytes()).ok()?;
