@@ -4,7 +4,7 @@
 //! time. One timer is armed for the first of them, and none while there is none: a key that is used
 //! again and again arms nothing. What the timer does is to post one message; so no user code runs
 //! on the thread of the timers. The message takes out of the chain what is due: it counts a use of
-//! it, and leaves a turn in its mailbox that drops the state and ends the use. A use that begins
+//! it, and leaves a turn in its mailbox that ends the state and the use. A use that begins
 //! meanwhile keeps the state.
 //!
 //! - KEEP-1: `armed` is set under the lock of the shard by the one that finds it unset, and then
@@ -88,7 +88,7 @@ where
             if *entry.due() > now {
                 break;
             }
-            if needs_drop::<S>() {
+            if needs_drop::<S>() || registry.has_end_hook() {
                 let place = Place { hash: entry.hash(), at };
                 let end = *entry.due();
                 let entry = keys.add_use(at, Kind::Key);

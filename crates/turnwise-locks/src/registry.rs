@@ -14,9 +14,10 @@
 //!   only while the entry is in the chain of kept ones, or a hold that has no mailbox ([`thin`]).
 //! - KEYS-2: a key's mailbox takes a turn only while its user is counted: so no mailbox of
 //!   a key has a turn after another one was made for that key.
-//! - KEYS-3: a state that needs dropping is dropped inside a turn of its mailbox, before the end of
-//!   the last use: so at most one state of a key lives. A user that finds itself the last, outside
-//!   of a turn, passes its use on to a turn that does no more than that.
+//! - KEYS-3: a state that needs dropping, or has an end hook, ends inside a turn of its mailbox,
+//!   before the end of the last use: so at most one state of a key lives. A user that finds itself
+//!   the last, outside of a turn, passes its use on to a turn that does no more than that. A state
+//!   in a mailbox of a registry that takes no more runs ends with that mailbox.
 //! - KEYS-4: the only user code under a shard's lock is `Eq`, and the `Clone` of the keys for a
 //!   look at all of them. It may panic: nothing was changed. It must not come back here; a call
 //!   panics then, and another thread ends the use.
@@ -31,6 +32,7 @@ use std::any::Any;
 use std::borrow::Borrow;
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
+use std::mem::needs_drop;
 use std::ops::Deref;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Weak};
@@ -38,7 +40,7 @@ use std::time::Duration;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
 use turnwise::time::{Timer, Timers};
-use turnwise::{Actor, Clock, Limit, MonotonicClock, Spawner};
+use turnwise::{Actor, Clock, EndCause, Limit, MonotonicClock, Spawner, StopCause};
 
 use crate::estimate::Estimates;
 use crate::keep::Keeper;
@@ -47,14 +49,18 @@ use crate::limits::{Limits, Terms};
 use crate::overrun::Listener;
 use crate::sync::{Mutex, MutexGuard, shards};
 use crate::table::{self, Links, Table};
-use crate::user_code::{catch, discard, ignore, owning};
+use crate::user_code::{Payload, catch, discard, ignore, owning, text};
 
 pub(crate) use as_key::{AsKey, Own};
 pub(crate) use thin::{HoldOutcome, HoldRequest, comparing};
 
+/// Called with each state of a key that ends.
+pub(crate) type EndHook<K, S> = dyn Fn(&K, S, EndCause) + Send + Sync;
+
 /// The state of a key's mailbox.
 pub(crate) struct KeySlot<K, S> {
-    /// For the maker of the state, if that looks at the key, and for the listener for overruns.
+    /// For the maker of the state, if that looks at the key, for the end hook, and for the listener
+    /// for overruns.
     key: Option<Arc<K>>,
     pub(crate) state: Option<S>,
 }
@@ -65,9 +71,17 @@ impl<K, S> KeySlot<K, S> {
         KeySlot { key: None, state: Some(state) }
     }
 
-    /// The key, if the maker of the state looks at it, or there is a listener for overruns.
+    /// The key, if the maker of the state looks at it, or there is an end hook or a listener for
+    /// overruns.
     pub(crate) fn key(&self) -> Option<&Arc<K>> {
         self.key.as_ref()
+    }
+
+    /// Tells the end hook of the state, if there is one. User code, whose panic is ignored.
+    pub(crate) fn end(&mut self, hook: &EndHook<K, S>, cause: EndCause) {
+        if let (Some(state), Some(key)) = (self.state.take(), &self.key) {
+            ignore(|| hook(key, state, cause));
+        }
     }
 }
 
@@ -285,6 +299,9 @@ pub(crate) struct Registry<K, S> {
     timers: Option<Timers>,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
+    on_end: Option<Arc<EndHook<K, S>>>,
+    /// A mailbox has its key: see [`KeySlot::key`].
+    shares_keys: bool,
     /// The number of runs of a key that may wait beside the one that runs.
     capacity: Option<u32>,
     /// The ends of runs are counted.
@@ -295,11 +312,12 @@ pub(crate) struct Registry<K, S> {
 }
 
 /// The parts that only some registries have.
-pub(crate) struct More<K> {
+pub(crate) struct More<K, S> {
     pub(crate) timers: Option<Timers>,
     /// The time that a key stays after its last use.
     pub(crate) keep_alive: Option<Duration>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
+    pub(crate) on_end: Option<Arc<EndHook<K, S>>>,
     /// The number of runs of a key that may wait.
     pub(crate) capacity: Option<u32>,
     /// The ends of runs are counted.
@@ -309,9 +327,15 @@ pub(crate) struct More<K> {
 /// A maker of mailboxes that have the names of their keys. Runs user code.
 pub(crate) type NamedSpawner<K, S> = Box<dyn Fn(&K) -> Spawner<KeySlot<K, S>> + Send + Sync>;
 
-impl<K> More<K> {
-    pub(crate) const NONE: Self =
-        More { timers: None, keep_alive: None, listener: None, capacity: None, counts: false };
+impl<K, S> More<K, S> {
+    pub(crate) const NONE: Self = More {
+        timers: None,
+        keep_alive: None,
+        listener: None,
+        on_end: None,
+        capacity: None,
+        counts: false,
+    };
 }
 
 thread_local! {
@@ -444,6 +468,7 @@ impl<K, S> Registry<K, S> {
     }
 
     /// The end of a key that is not used from now on, if it is to be kept at all.
+    #[inline]
     fn keep_until(&self) -> Option<u64> {
         let keeper = self.keeper.as_ref()?;
         // A clock that panics keeps nothing.
@@ -451,10 +476,45 @@ impl<K, S> Registry<K, S> {
         Some(keeper.until(now))
     }
 
-    /// Takes a use away. `stateless`: there is no state in the mailbox, or it is not looked after.
+    /// True if its states have an end hook: then also those end in a turn that need no drop.
+    pub(crate) fn has_end_hook(&self) -> bool {
+        self.on_end.is_some()
+    }
+
+    /// Ends the state of a key whose last use is over, in a turn of it (KEYS-3).
+    #[inline]
+    fn end_unused(&self, slot: &mut KeySlot<K, S>) {
+        match self.on_end {
+            None => ignore(|| slot.state = None),
+            Some(_) if self.is_closed() => self.end_state(slot, EndCause::Closed),
+            Some(_) => self.end_state(slot, EndCause::Dropped),
+        }
+    }
+
+    /// Ends the state of a key whose run was cut, in a turn of it: it may be half changed.
+    pub(crate) fn end_cut(&self, slot: &mut KeySlot<K, S>) {
+        self.end_state(slot, EndCause::Stopped(StopCause::Requested));
+    }
+
+    /// Ends the state of a key whose run has panicked: as [`end_cut`](Self::end_cut).
+    #[cold]
+    pub(crate) fn end_panicked(&self, slot: &mut KeySlot<K, S>, payload: &Payload) {
+        let panic = StopCause::Panicked(text(&**payload).into());
+        self.end_state(slot, EndCause::Stopped(panic));
+    }
+
+    #[cold]
+    fn end_state(&self, slot: &mut KeySlot<K, S>, cause: EndCause) {
+        match &self.on_end {
+            None => ignore(|| slot.state = None),
+            Some(hook) => slot.end(&**hook, cause),
+        }
+    }
+
+    /// Takes a use away. `LOOKED_AFTER`: a state ends by KEYS-3. `stateless`: there is none.
     /// `keep`: does the last one leave the key there, if the registry does so?
     /// `fate`: the outcome of its run, unless that is counted already.
-    fn end_use(
+    fn end_use<const LOOKED_AFTER: bool>(
         &self,
         place: Place,
         kind: Kind,
@@ -484,7 +544,7 @@ impl<K, S> Registry<K, S> {
                 false => UseEnd::Kept(due),
             };
         }
-        if !stateless {
+        if LOOKED_AFTER && !stateless {
             // It looks after the state, and is no run any more: it does not count to the capacity.
             let entry = keys.table.get(place.at);
             *entry.uses(kind) -= 1;
@@ -513,9 +573,9 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         spawner: Option<Spawner<KeySlot<K, S>>>,
         clock: Option<Arc<dyn Clock>>,
         elsewhere: bool,
-        (more, named): (More<K>, Option<NamedSpawner<K, S>>),
+        (more, named): (More<K, S>, Option<NamedSpawner<K, S>>),
     ) -> Arc<Self> {
-        let More { timers, keep_alive, listener, capacity, counts } = more;
+        let More { timers, keep_alive, listener, on_end, capacity, counts } = more;
         let shard = |_| {
             Shard(Mutex::new(ShardKeys {
                 beside: HashMap::new(),
@@ -529,13 +589,15 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         Arc::new_cyclic(|me| Registry {
             shards: (0..shards()).map(shard).collect(),
             hasher: DefaultHashBuilder::default(),
-            make,
             spawner,
             clock,
             elsewhere,
             timers,
             keeper: keep_alive.filter(|time| !time.is_zero()).map(Keeper::new),
+            shares_keys: matches!(make, Make::Of(_)) || listener.is_some() || on_end.is_some(),
+            make,
             listener,
+            on_end,
             capacity,
             counts,
             named,
@@ -573,7 +635,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
     }
 
     fn held(&self, key: K) -> (EntryKey<K>, Option<Arc<K>>) {
-        if matches!(self.make, Make::Plain(_)) && self.listener.is_none() {
+        if !self.shares_keys {
             return (EntryKey::Own(key), None);
         }
         let key = Arc::new(key);
@@ -1004,10 +1066,14 @@ pub(crate) fn now(clock: Option<&dyn Clock>) -> Duration {
 pub(crate) trait Access: Sized {
     type Key: Send + Sync + 'static;
     type State: Send + 'static;
-    /// True if the state is the user's, so that it has to be dropped by KEYS-3.
-    const LOOKED_AFTER: bool = std::mem::needs_drop::<Self::State>();
 
     fn registry(&self) -> &Registry<Self::Key, Self::State>;
+
+    /// True if the state is the user's, so that it has to end by KEYS-3.
+    #[inline]
+    fn is_looked_after(&self) -> bool {
+        needs_drop::<Self::State>() || self.registry().has_end_hook()
+    }
 }
 
 impl<K: Send + Sync + 'static, S: Send + 'static> Access for &Registry<K, S> {
@@ -1100,8 +1166,28 @@ impl<A: Access> Guard<A::Key, A::State> for KeyUse<A> {
             // Somebody's `Eq` runs turns: then not here (KEYS-4).
             return;
         }
+        if !self.access.is_looked_after() {
+            self.finish_as::<false>(slot);
+        } else if needs_drop::<A::State>() {
+            self.finish_as::<true>(slot);
+        } else {
+            self.finish_hooked(slot);
+        }
+    }
+}
+
+impl<A: Access> KeyUse<A> {
+    /// The last thing of a turn whose state is looked after for its end hook alone.
+    #[cold]
+    #[inline(never)]
+    fn finish_hooked(&mut self, slot: &mut KeySlot<A::Key, A::State>) {
+        self.finish_as::<true>(slot);
+    }
+
+    /// The last thing of a turn. By a constant, for most states are not looked after.
+    #[inline]
+    fn finish_as<const LOOKED_AFTER: bool>(&mut self, slot: &mut KeySlot<A::Key, A::State>) {
         loop {
-            let stateless = !A::LOOKED_AFTER || slot.state.is_none();
             // What has no state is not kept.
             let keep = match (&slot.state, self.last) {
                 (None, _) => Keep::No,
@@ -1109,16 +1195,15 @@ impl<A: Access> Guard<A::Key, A::State> for KeyUse<A> {
                 (Some(_), false) => Keep::Yes,
             };
             // Those that come meanwhile wait in this very mailbox.
-            let fate = self.fate.take();
-            match self.access.registry().end_use(self.place, self.kind, stateless, keep, fate) {
+            let (fate, stateless) = (self.fate.take(), slot.state.is_none());
+            let registry = self.access.registry();
+            match registry.end_use::<LOOKED_AFTER>(self.place, self.kind, stateless, keep, fate) {
                 UseEnd::Last(_) => {
                     self.kind = Kind::Key;
-                    // KEYS-3.
-                    ignore(|| slot.state = None);
+                    registry.end_unused(slot);
                 }
                 UseEnd::Kept(due) => {
                     self.counted = false;
-                    let registry = self.access.registry();
                     return registry.arm(registry.shard_of(self.place.hash), due);
                 }
                 ended => {
@@ -1141,13 +1226,16 @@ impl<A: Access> Drop for KeyUse<A> {
             drop(Actor::new(()).posted().send(move |()| drop(key_use)));
             return;
         }
-        let stateless = self.last || !A::LOOKED_AFTER;
-        let keep = if self.last { Keep::IfUsed } else { Keep::Yes };
-        let fate = self.fate.take();
-        match self.access.registry().end_use(self.place, self.kind, stateless, keep, fate) {
+        let (place, kind, last, fate) = (self.place, self.kind, self.last, self.fate.take());
+        let keep = if last { Keep::IfUsed } else { Keep::Yes };
+        let registry = self.access.registry();
+        let ended = match self.access.is_looked_after() {
+            true => registry.end_use::<true>(place, kind, last, keep, fate),
+            false => registry.end_use::<false>(place, kind, last, keep, fate),
+        };
+        match ended {
             UseEnd::Kept(due) => {
                 self.counted = false;
-                let registry = self.access.registry();
                 registry.arm(registry.shard_of(self.place.hash), due);
             }
             UseEnd::Last(actor) => {

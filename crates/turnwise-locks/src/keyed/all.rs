@@ -13,7 +13,7 @@ use turnwise::{Reply, promise};
 use super::Keyed;
 use super::error::{NotStarted, RunError};
 use super::run::{Open, full, own_circle};
-use super::turn::{Begun, Ended, as_try, begin, begun, end, forget};
+use super::turn::{Begun, Ended, as_try, begin, begun, end};
 use crate::limits::{Limits, Terms};
 use crate::registry::{Guard, KeyUse, Kind, Own, Registry, sorted};
 use crate::sync::Mutex;
@@ -135,9 +135,7 @@ where
         all.states.lock().extend(slot.state.take());
         let ended = enter(&all);
         slot.state = all.states.lock().pop();
-        if matches!(ended, Ended::Panicked(_)) {
-            forget(slot);
-        }
+        ended.forget(&all.registry, slot);
         measure(&all.registry, guard.hash(), terms, begun);
         guard.came_to(ended.fate());
         guard.finish(slot);

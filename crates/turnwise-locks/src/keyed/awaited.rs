@@ -27,7 +27,7 @@ use turnwise::AsyncTurn;
 use turnwise::time::Sleep;
 
 use super::error::{Cut, RunError};
-use super::turn::{Begun, Ended, Job, begin, end, forget, measured};
+use super::turn::{Begun, Ended, Job, begin, end, measured};
 use crate::limits::Terms;
 use crate::registry::{Fate, Guard, KeySlot, Time};
 use crate::user_code::{Payload, catch, ignore};
@@ -70,10 +70,8 @@ where
 
     /// The last thing of the turn.
     fn finish<R>(mut self, ended: Ended<R>) -> Ended<R> {
-        if matches!(ended, Ended::Panicked(_) | Ended::Not(RunError::Cut(_))) {
-            forget(self.slot);
-        }
         if let Some(mut guard) = self.guard.take() {
+            ended.forget(guard.registry(), self.slot);
             guard.came_to(ended.fate());
             guard.finish(self.slot);
         }
@@ -93,7 +91,7 @@ where
         if let Some(begun) = self.begun.take() {
             measured(guard.registry(), Some(guard.hash()), self.terms, begun, false);
         }
-        forget(self.slot);
+        guard.registry().end_cut(self.slot);
         guard.came_to(Fate::Cut);
         guard.finish(self.slot);
     }

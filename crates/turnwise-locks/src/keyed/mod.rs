@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnwise::time::Timers;
-use turnwise::{Actor, AskError, AsyncTurn, Clock, Executor, Limit, PanicPolicy, Reason};
+use turnwise::{Actor, AskError, AsyncTurn, Clock, EndCause, Executor, Limit, PanicPolicy, Reason};
 
 pub(crate) use awaited::caught;
 pub use error::{Cut, NotStarted, RunError};
@@ -993,7 +993,8 @@ pub struct KeyInfo {
     /// Closures that run or wait: exact in a registry with a bound or counters, else an upper
     /// bound, late by at most a batch.
     pub runs: usize,
-    /// The number of [`Key`]s that keep it in use; clones of one are one.
+    /// The number of [`Key`]s that keep it in use; clones of one are one. The end of its state
+    /// counts as one.
     pub keys: usize,
     /// The time that a run started now would wait, by what is known of the key: nothing, before
     /// a call has asked for that ([`Limits::refuse_early`]).
@@ -1066,20 +1067,26 @@ pub struct KeyedBuilder<K, S = ()> {
     executor: Option<Arc<dyn Executor>>,
     clock: Option<Arc<dyn Clock>>,
     names: Option<NameOf<K>>,
-    more: More<K>,
+    more: More<K, S>,
 }
 
 type NameOf<K> = Box<dyn Fn(&K) -> String + Send + Sync>;
 
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S> {
     /// Its keys have a state: see [`Keyed::with_state`].
+    ///
+    /// # Panics
+    /// If it comes after [`on_end`](Self::on_end), whose type is that of the state.
+    #[track_caller]
     pub fn state<T>(self, make: impl Fn(&K) -> T + Send + Sync + 'static) -> KeyedBuilder<K, T> {
-        let KeyedBuilder { executor, clock, names, more, .. } = self;
-        KeyedBuilder { make: Make::Of(Box::new(make)), executor, clock, names, more }
+        self.made(Make::Of(Box::new(make)))
     }
 
     /// Its keys have a state that begins as the default of its type, whatever the key. As nothing
     /// looks at the key then, a key costs one allocation less than with [`state`](Self::state).
+    ///
+    /// # Panics
+    /// As [`state`](Self::state).
     ///
     /// # Examples
     /// ```
@@ -1091,9 +1098,18 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// assert_eq!(key.run(|log| log.len())?, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn default_state<T: Default + 'static>(self) -> KeyedBuilder<K, T> {
+        self.made(Make::Plain(Box::new(T::default)))
+    }
+
+    #[track_caller]
+    fn made<T>(self, make: Make<K, T>) -> KeyedBuilder<K, T> {
         let KeyedBuilder { executor, clock, names, more, .. } = self;
-        KeyedBuilder { make: Make::Plain(Box::new(T::default)), executor, clock, names, more }
+        let More { timers, keep_alive, listener, on_end, capacity, counts } = more;
+        assert!(on_end.is_none(), "the state comes before its end hook");
+        let more = More { timers, keep_alive, listener, on_end: None, capacity, counts };
+        KeyedBuilder { make, executor, clock, names, more }
     }
 
     /// Runs the closures in this executor, and nowhere else.
@@ -1270,6 +1286,46 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         KeyedBuilder { more: More { listener: Some(Listener::new(tell)), ..self.more }, ..self }
     }
 
+    /// Called once for each state of a key, when that ends: with the key, the state, and the cause.
+    ///
+    /// It ends [dropped](EndCause::Dropped) when the last use of the key does, or the time that it
+    /// was [kept alive](Self::keep_alive) for; [closed](EndCause::Closed) after a
+    /// [`shutdown`](Keyed::shutdown). [Stopped](EndCause::Stopped), it may be half changed: a
+    /// closure has panicked, or was [cut](RunError::Cut), which counts as requested; or the
+    /// executor is gone.
+    ///
+    /// It is called in a turn of the key, so nothing else of the key runs meanwhile: as the last
+    /// part of the last use, on the thread that ran that. A run that comes by then waits, and gets
+    /// a fresh state. A state that is kept when the registry is shut down or dropped ends on that
+    /// thread, and no run of the key follows it. A key that has never run has no state, and so no
+    /// end.
+    ///
+    /// A panic in it is caught and ignored. As a closure of the key, it may use other keys, must
+    /// not wait for its own ([`NotStarted::Deadlock`]), and may start a run of that, which comes
+    /// after it. A hook that holds a `Keyed` of its registry keeps the registry.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use turnwise::EndCause;
+    /// use turnwise_locks::Keyed;
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let visits = Keyed::builder()
+    ///     .state(|_: &&str| 0)
+    ///     .on_end(move |key, visits, cause| tx.send((*key, visits, cause)).unwrap())
+    ///     .build();
+    /// let home = visits.key("home")?;
+    /// home.run(|n| *n += 1)?;
+    /// home.run(|n| *n += 1)?;
+    /// drop(home); // its last use
+    /// assert_eq!(rx.recv()?, ("home", 2, EndCause::Dropped));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_end(self, hook: impl Fn(&K, S, EndCause) + Send + Sync + 'static) -> Self {
+        KeyedBuilder { more: More { on_end: Some(Arc::new(hook)), ..self.more }, ..self }
+    }
+
     /// Makes the registry.
     pub fn build(self) -> Keyed<K, S> {
         let KeyedBuilder { make, executor, clock, names, mut more } = self;
@@ -1277,9 +1333,14 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
         // They are to stay: nothing fires any more whose timers are gone.
         more.timers = more.timers.or_else(|| clock.as_ref().map(Timers::of));
         let elsewhere = executor.is_some();
-        let its_clock = clock.clone();
+        let (its_clock, on_end) = (clock.clone(), more.on_end.clone());
+        let plain = !elsewhere && clock.is_none() && on_end.is_none();
         let spawner = move |name: Option<String>| {
             let mut spawner = Actor::builder().panic_policy(PanicPolicy::Resume);
+            if let Some(hook) = on_end.clone() {
+                let end = move |mut slot: KeySlot<K, S>, cause| slot.end(&*hook, cause);
+                spawner = spawner.on_end(end);
+            }
             if let Some(name) = name {
                 spawner = spawner.name(name);
             }
@@ -1291,7 +1352,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
             }
             spawner.build().unwrap_or_else(|error| unreachable!("no limit is a good one: {error}"))
         };
-        let unnamed = (elsewhere || clock.is_some()).then(|| spawner(None));
+        let unnamed = (!plain).then(|| spawner(None));
         let named = names
             .map(|name| -> NamedSpawner<K, S> { Box::new(move |key| spawner(Some(name(key)))) });
         Keyed { registry: Registry::with(make, unnamed, clock, elsewhere, (more, named)) }

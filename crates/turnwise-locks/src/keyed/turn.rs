@@ -50,6 +50,15 @@ impl<R> Ended<R> {
         }
     }
 
+    /// Ends the state if the closure has panicked or was cut: it may be half changed.
+    pub(super) fn forget<K, S>(&self, registry: &Registry<K, S>, slot: &mut KeySlot<K, S>) {
+        match self {
+            Ended::Panicked(payload) => registry.end_panicked(slot, payload),
+            Ended::Not(RunError::Cut(_)) => registry.end_cut(slot),
+            _ => {}
+        }
+    }
+
     /// The outcome, for a caller that learns of a panic.
     pub(super) fn outcome(self) -> Result<R, RunError<R>> {
         match self {
@@ -103,9 +112,7 @@ impl<F, G> Job<F, G> {
                 ended
             }
         };
-        if matches!(ended, Ended::Panicked(_)) {
-            forget(slot);
-        }
+        ended.forget(guard.registry(), slot);
         guard.came_to(ended.fate());
         guard.finish(slot);
         ended
@@ -135,22 +142,11 @@ impl<F, G> Job<F, G> {
                 Err(payload)
             }
         };
-        if called.is_err() {
-            forget(slot);
-            guard.came_to(Fate::Panicked);
-        } else {
-            guard.came_to(Fate::Ran);
-        }
+        let called = called.inspect_err(|payload| guard.registry().end_panicked(slot, payload));
+        guard.came_to(if called.is_ok() { Fate::Ran } else { Fate::Panicked });
         guard.finish(slot);
         called
     }
-}
-
-/// After a panic: the state may be half changed.
-#[cold]
-pub(super) fn forget<K, S>(slot: &mut KeySlot<K, S>) {
-    let state = slot.state.take();
-    ignore(|| drop(state));
 }
 
 /// A closure that has begun.

@@ -49,11 +49,14 @@ impl<K: Send + Sync + 'static> LockSet<K> {
 impl<K: Send + Sync + 'static> Access for Arc<LockSet<K>> {
     type Key = K;
     type State = Core<K>;
-    // It has nothing of the user's.
-    const LOOKED_AFTER: bool = false;
 
     fn registry(&self) -> &Registry<K, Core<K>> {
         &self.registry
+    }
+
+    // It has nothing of the user's.
+    fn is_looked_after(&self) -> bool {
+        false
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use turnwise::executor::ThreadPool;
 use turnwise::time::Timers;
-use turnwise::{Clock, MonotonicClock, VirtualClock};
+use turnwise::{Clock, EndCause, MonotonicClock, VirtualClock};
 use turnwise_locks::rate::{Rate, RateLimits};
 use turnwise_locks::{
     Fenced, Keyed, Latch, Limits, Locks, Mutexes, NotStarted, Owner, RunError, RwLocks, Semaphore,
@@ -152,6 +152,8 @@ pub(crate) struct Plan {
     /// The runs of a key that may wait.
     pub(crate) capacity: Option<u32>,
     listens: bool,
+    /// States of keys have an end hook.
+    hooks: bool,
     state_of_key: bool,
     /// Guards and what is asked for may be forgotten.
     pub(crate) forgets: bool,
@@ -183,6 +185,7 @@ impl Plan {
             keeps: once_in(4),
             capacity: once_in(2).then(|| of(3) as u32),
             listens: once_in(4),
+            hooks: once_in(2),
             state_of_key: once_in(2),
             forgets: once_in(5),
             ends: once_in(5),
@@ -372,10 +375,13 @@ impl World {
         if plan.listens {
             keyed = keyed.on_overrun(|key: &Name, _| misbehave_quietly(&key.1.0, 4));
         }
-        let keyed = match plan.state_of_key {
+        let mut keyed = match plan.state_of_key {
             true => keyed.state(State::of),
             false => keyed.default_state(),
         };
+        if plan.hooks {
+            keyed = keyed.on_end(State::end);
+        }
         let mutexes = match (&timers, &shared) {
             (Some(timers), _) => Mutexes::builder(Value::of).timers(timers.clone()).build(),
             (None, Some(clock)) => Mutexes::builder(Value::of).timers(Timers::of(clock)).build(),
@@ -738,13 +744,28 @@ impl Drop for Value {
 
 /// The state of a key; one that was not made of it learns it, and its program, from the first
 /// closure.
-pub(crate) struct State(Option<(usize, Token)>);
+pub(crate) struct State(Option<(usize, Token)>, Hooked);
+
+/// The end hook has had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hooked {
+    No,
+    Yes,
+}
 
 impl State {
     fn of(name: &Name) -> Self {
         let mut state = State::default();
         state.is_of(&name.1.0, name.0);
         state
+    }
+
+    /// The end hook.
+    fn end(name: &Name, mut state: Self, _: EndCause) {
+        let (key, world) = (name.0, &name.1.0);
+        state.1 = Hooked::Yes;
+        state.is_of(world, key);
+        alone(world, &[key], || misbehave(world, 6));
     }
 
     fn is_of(&mut self, world: &Arc<World>, key: usize) {
@@ -768,7 +789,7 @@ impl Default for State {
         if once_in(30) {
             planned();
         }
-        State(None)
+        State(None, Hooked::No)
     }
 }
 
@@ -776,6 +797,9 @@ impl Drop for State {
     fn drop(&mut self) {
         let Some((key, token)) = &self.0 else { return };
         let (key, world) = (*key, &token.0);
+        if world.plan.hooks && self.1 == Hooked::No {
+            world.finding(format!("a state of key {key} has ended without its hook"));
+        }
         let gone = || {
             world.states[key].fetch_sub(1, SeqCst);
         };

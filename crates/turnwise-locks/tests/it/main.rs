@@ -12,6 +12,7 @@ mod histories;
 mod hostile_locks;
 mod keyed;
 mod keyed_async;
+mod keyed_end;
 mod keyed_time;
 mod keyed_tokio;
 mod latch;
