@@ -23,7 +23,7 @@ use turnwise::Actor;
 
 use crate::registry::{Guard, KeyUse, Kind, Place, Registry};
 use crate::table::Hashed;
-use crate::user_code::{catch, discard, ignore};
+use crate::user_code::ignore;
 
 /// The number of keys that end in one turn of the keeper.
 const AT_ONCE: usize = 64;
@@ -55,7 +55,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
         let Some(keeper) = &self.keeper else { return };
         let (me, actor) = (self.me.clone(), keeper.actor.clone());
         let ring = move || drop(actor.posted().send(move |()| end(&me, shard)));
-        let timer = self.time().timers().at(Duration::from_nanos(due), ring);
+        let timer = self.time.timers().at(Duration::from_nanos(due), ring);
         let mut keys = self.lock(shard);
         let before = if keys.closed { Some(timer) } else { keys.timer.replace(timer) };
         let closed = keys.closed;
@@ -74,8 +74,7 @@ where
 {
     let Some(registry) = registry.upgrade() else { return };
     let Some(keeper) = &registry.keeper else { return };
-    // A clock that panics shows nothing: it is asked again when the first of them is due again.
-    let now = nanoseconds(catch(|| registry.now()).map_err(discard).unwrap_or_default());
+    let now = nanoseconds(registry.time.now());
     let (mut due, mut gone, mut next) = (Vec::new(), Vec::new(), None);
     {
         let mut keys = registry.lock(shard);

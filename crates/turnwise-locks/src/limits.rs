@@ -1,11 +1,12 @@
 //! The time that a run may wait, and the time that it should take.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use turnwise::time::Timers;
-use turnwise::{Limit, Promise, Reply, promise, promise_on};
+use turnwise::{Clock, Limit, MonotonicClock, Promise, Reply, promise, promise_on};
 
 use crate::user_code::{catch, discard};
 
@@ -191,46 +192,53 @@ pub(crate) struct Terms {
     pub(crate) is_try: bool,
 }
 
-/// Timers, and the time by their clock.
+/// Timers and the time by their clock: those that were given, or the machine's.
 ///
 /// The clock is the user's. One that panics shows what it showed last: so a lease that begins in
 /// that moment does not end in it.
-pub(crate) struct TimeSource {
-    pub(crate) timers: Timers,
-    /// The time shown last, in nanoseconds. None of the machine's clock, which does not panic.
-    last: Option<AtomicU64>,
+#[derive(Clone)]
+pub(crate) struct TimeSource(Option<Arc<GivenTime>>);
+
+struct GivenTime {
+    timers: Timers,
+    /// The time shown last, in nanoseconds.
+    last: AtomicU64,
 }
 
 impl TimeSource {
-    /// With these timers, or those of the machine's clock.
+    /// With these timers, or those of the machine's clock, which does not panic.
     pub(crate) fn new(timers: Option<Timers>) -> Self {
-        let last = timers.is_some().then(AtomicU64::default);
-        let time = TimeSource { timers: timers.unwrap_or_else(|| Timers::global().clone()), last };
+        let given = |timers| Arc::new(GivenTime { timers, last: AtomicU64::default() });
+        let time = TimeSource(timers.map(given));
         // What it shows if it panics from now on.
         time.now();
         time
     }
 
     pub(crate) fn now(&self) -> Duration {
-        let Some(last) = &self.last else { return self.timers.now() };
+        let Some(given) = &self.0 else { return MonotonicClock.now() };
         // Ordering: Relaxed. A time to go on with: nothing is published by it.
-        match catch(|| self.timers.now()) {
+        match catch(|| given.timers.now()) {
             Ok(now) => {
-                last.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+                given.last.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Relaxed);
                 now
             }
             Err(payload) => {
                 discard(payload);
-                Duration::from_nanos(last.load(Relaxed))
+                Duration::from_nanos(given.last.load(Relaxed))
             }
         }
     }
 
+    pub(crate) fn timers(&self) -> &Timers {
+        self.0.as_ref().map_or_else(|| Timers::global(), |given| &given.timers)
+    }
+
     /// A promise whose reply is waited for by this clock.
     pub(crate) fn promise<T: Send + 'static>(&self) -> (Promise<T>, Reply<T>) {
-        match self.last {
+        match &self.0 {
             None => promise(),
-            Some(_) => promise_on(self.timers.clock().clone()),
+            Some(given) => promise_on(given.timers.clock().clone()),
         }
     }
 }

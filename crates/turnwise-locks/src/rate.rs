@@ -471,7 +471,7 @@ impl<K: Eq + Hash + Send + 'static> Future for AcquireRate<K> {
                 this.stage = Stage::Over(Ok(()));
                 break;
             }
-            let timers = &taken.inner.time.timers;
+            let timers = taken.inner.time.timers();
             let sleep = this.sleep.get_or_insert_with(|| timers.sleep(left));
             ready!(Pin::new(sleep).poll(cx));
             // The clock may have gone back.

@@ -45,7 +45,7 @@ use turnwise::{Actor, Clock, EndCause, Limit, MonotonicClock, Spawner, StopCause
 use crate::estimate::Estimates;
 use crate::keep::Keeper;
 use crate::keyed::NotStarted;
-use crate::limits::{Limits, Terms};
+use crate::limits::{Limits, Terms, TimeSource};
 use crate::overrun::Listener;
 use crate::sync::{Mutex, MutexGuard, shards};
 use crate::table::{self, Links, Table};
@@ -295,8 +295,8 @@ pub(crate) struct Registry<K, S> {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// The mailboxes are run by an executor.
     pub(crate) elsewhere: bool,
-    /// The timers that were given, or those of the clock that was.
-    timers: Option<Timers>,
+    /// By the timers that were given, or those of the clock that was.
+    pub(crate) time: TimeSource,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) listener: Option<Arc<Listener<K>>>,
     on_end: Option<Arc<EndHook<K, S>>>,
@@ -409,11 +409,6 @@ impl<K, S> Registry<K, S> {
     /// True if it takes no more runs.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock(0).closed
-    }
-
-    /// The time that the registry goes by, for those that outlive it.
-    pub(crate) fn time(&self) -> Time {
-        self.timers.clone().map_or(Time::Machine, Time::Timers)
     }
 
     /// # Panics
@@ -592,7 +587,7 @@ impl<K: Send + Sync + 'static, S: Send + 'static> Registry<K, S> {
             spawner,
             clock,
             elsewhere,
-            timers,
+            time: TimeSource::new(timers),
             keeper: keep_alive.filter(|time| !time.is_zero()).map(Keeper::new),
             shares_keys: matches!(make, Make::Of(_)) || listener.is_some() || on_end.is_some(),
             make,
@@ -1032,29 +1027,6 @@ pub(crate) enum Look<K, S> {
     Vacant(u64),
     /// A [`Key`](crate::Key) uses it, and a run does now.
     Idle(Found<K, S>),
-}
-
-/// The time that a registry goes by: timers and their clock, or those of the process.
-#[derive(Clone)]
-pub(crate) enum Time {
-    Machine,
-    Timers(Timers),
-}
-
-impl Time {
-    pub(crate) fn now(&self) -> Duration {
-        match self {
-            Time::Machine => now(None),
-            Time::Timers(timers) => timers.now(),
-        }
-    }
-
-    pub(crate) fn timers(&self) -> Timers {
-        match self {
-            Time::Machine => Timers::global().clone(),
-            Time::Timers(timers) => timers.clone(),
-        }
-    }
 }
 
 /// The time that a registry goes by.

@@ -25,10 +25,8 @@ use super::Admitted;
 use super::decider::{Application, Asks, Decider};
 use super::error::Refused;
 use super::ledger::Ledger;
-use crate::limits::{Terms, Wait};
-use crate::registry::Time;
+use crate::limits::{Terms, TimeSource, Wait};
 use crate::sync::hint;
-use crate::user_code::{catch, discard};
 
 /// The answer to an applicant.
 pub(super) type Outcome<R, E> = Result<Admitted<R>, Refused<E>>;
@@ -105,7 +103,7 @@ struct Waits<Id, L: Ledger<Id>> {
     /// Its limit, as long as that may end it.
     wait: Option<Wait>,
     actor: Actor<Decider<Id, L>>,
-    time: Time,
+    time: TimeSource,
     sleep: Option<Box<Sleep>>,
 }
 
@@ -124,7 +122,12 @@ where
     }
 
     /// Takes a place in the queue.
-    pub(super) fn new(actor: Actor<Decider<Id, L>>, id: Id, terms: Terms, time: Time) -> Self {
+    pub(super) fn new(
+        actor: Actor<Decider<Id, L>>,
+        id: Id,
+        terms: Terms,
+        time: TimeSource,
+    ) -> Self {
         let Terms { wait, is_try, .. } = terms;
         let (promise, reply) = actor.promise();
         let asks = Asks { id, promise: Some(promise) };
@@ -187,7 +190,7 @@ where
             Limit::Unlimited => None,
             Limit::Immediate => Some(Duration::ZERO),
             Limit::Within(limit) => match &self.stage {
-                Stage::Waits(waits) => waits.now().checked_add(limit),
+                Stage::Waits(waits) => waits.time.now().checked_add(limit),
                 _ => None,
             },
         };
@@ -225,10 +228,6 @@ where
     Id: Hash + Eq + Clone + Send + 'static,
     L: Ledger<Id>,
 {
-    fn now(&self) -> Duration {
-        catch(|| self.time.now()).map_err(discard).unwrap_or_default()
-    }
-
     /// Waits once. It comes back if `until` was over first.
     fn step(mut self, until: Option<Duration>) -> Result<Stage<Id, L>, Self> {
         if in_turn() {
@@ -248,7 +247,7 @@ where
         let first = [own, until].into_iter().flatten().min();
         let left = match first {
             None => Limit::Unlimited,
-            Some(at) => at.saturating_sub(self.now()).into(),
+            Some(at) => at.saturating_sub(self.time.now()).into(),
         };
         match self.reply.wait(left) {
             Ok(Some(outcome)) => Ok(Stage::Over(outcome)),
@@ -262,7 +261,7 @@ where
     fn time_out(mut self) -> Stage<Id, L> {
         match self.wait.take() {
             Some(wait) if self.reply.cancel() => {
-                let waited = self.now().saturating_sub(wait.called);
+                let waited = self.time.now().saturating_sub(wait.called);
                 Stage::Over(Err(Refused::TimedOut { waited }))
             }
             // APPLY-2.
@@ -287,7 +286,7 @@ where
     /// True if its time is over. If not, the task is woken when it is.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(wait) = self.wait else { return false };
-        let left = wait.at.saturating_sub(self.now());
+        let left = wait.at.saturating_sub(self.time.now());
         let time = &self.time;
         let sleep = self.sleep.get_or_insert_with(|| Box::new(time.timers().sleep(left)));
         left.is_zero() || Pin::new(sleep).poll(cx).is_ready()

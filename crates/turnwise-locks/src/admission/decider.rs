@@ -45,8 +45,7 @@ use super::error::{Fault, Refused};
 use super::ledger::{CommitError, Ledger};
 use super::seats::Seats;
 use super::{Admitted, Board};
-use crate::limits::Wait;
-use crate::registry::Time;
+use crate::limits::{TimeSource, Wait};
 use crate::sync::Counted;
 use crate::user_code::{Payload, catch, discard, ignore, text};
 
@@ -118,7 +117,7 @@ pub(super) struct Decider<Id, L: Ledger<Id>> {
     /// A pass that is open for so long ends, however few it concerns.
     longest: Duration,
     board: Counted<Board>,
-    time: Time,
+    time: TimeSource,
     /// Since when entries are measured, and how many came since: if somebody wants to know.
     since: Option<Duration>,
     turns: u32,
@@ -134,7 +133,7 @@ where
         ledger: L,
         limit: u64,
         (group, longest): (usize, Duration),
-        (board, time): (Counted<Board>, Time),
+        (board, time): (Counted<Board>, TimeSource),
     ) -> Result<Self, Fault<L::Error>> {
         let pass = Pass {
             open: false,
@@ -176,35 +175,29 @@ where
     /// A turn begins.
     fn count_turn(&mut self) {
         if self.since.is_none() && self.board.is_wanted() {
-            (self.since, self.turns) = (self.now(), 0);
+            (self.since, self.turns) = (Some(self.time.now()), 0);
         }
         self.turns += 1;
     }
 
-    /// The clock is the user's: one that panics shows nothing.
-    fn now(&self) -> Option<Duration> {
-        catch(|| self.time.now()).map_err(discard).ok()
-    }
-
     fn is_late(&self, wait: Option<&Wait>) -> Option<Duration> {
-        wait.and_then(|wait| wait.over(self.now()?))
+        wait.and_then(|wait| wait.over(self.time.now()))
     }
 
     /// The turns since the last look have taken so long.
     #[inline]
     fn measure(&mut self) -> Option<Duration> {
-        let since = self.since?;
-        self.measure_since(since)
+        self.since.map(|since| self.measure_since(since))
     }
 
     #[cold]
-    fn measure_since(&mut self, since: Duration) -> Option<Duration> {
-        let now = self.now()?;
+    fn measure_since(&mut self, since: Duration) -> Duration {
+        let now = self.time.now();
         if let Some(each) = now.saturating_sub(since).checked_div(self.turns) {
             self.board.entry_took(each);
         }
         (self.since, self.turns) = (Some(now), 0);
-        Some(now)
+        now
     }
 
     // Deciding.
@@ -247,7 +240,7 @@ where
 
     /// Since when a pass is open that begins now: if it ends by that.
     fn began(&self) -> Option<Duration> {
-        if self.longest == Duration::MAX { None } else { self.now() }
+        (self.longest != Duration::MAX).then(|| self.time.now())
     }
 
     /// True if the pass is open for as long as it may be.
@@ -256,7 +249,7 @@ where
         let Some(since) = self.pass.since.filter(|_| pledges >= self.pass.look_at) else {
             return false;
         };
-        let lasted = self.now().map_or(Duration::ZERO, |now| now.saturating_sub(since));
+        let lasted = self.time.now().saturating_sub(since);
         let is_quick = lasted < self.longest / 4;
         self.pass.look_at = if is_quick { 2 * pledges } else { pledges + 1 };
         lasted >= self.longest
@@ -404,7 +397,8 @@ where
         }
         let began = self.measure();
         let committed = catch(|| self.ledger.commit());
-        if let (Some(began), Some(now)) = (began, began.and_then(|_| self.now())) {
+        if let Some(began) = began {
+            let now = self.time.now();
             self.board.commit_took(now.saturating_sub(began));
             self.since = Some(now);
         }

@@ -30,8 +30,7 @@ pub use error::{Fault, OpenError, Refused};
 pub use ledger::{CommitError, InMemory, Ledger};
 
 use crate::estimate::Estimate;
-use crate::limits::{Limits, Terms};
-use crate::registry::Time;
+use crate::limits::{Limits, TimeSource};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Counted, Mutex};
 use crate::user_code::{catch, discard};
@@ -100,7 +99,7 @@ pub struct Status {
 pub struct Admission<Id, L: Ledger<Id>> {
     actor: Actor<Decider<Id, L>>,
     board: Counted<Board>,
-    time: Time,
+    time: TimeSource,
     /// The most entries of a pass, and the time that it takes them.
     group: (usize, Duration),
 }
@@ -216,12 +215,7 @@ where
         if limits.is_immediate() && !self.actor.is_idle() {
             return Apply::refused(Refused::Busy);
         }
-        // A clock that panics has no limits.
-        let terms =
-            catch(|| limits.terms_elsewhere(|| self.time.now())).unwrap_or_else(|payload| {
-                discard(payload);
-                Terms::NONE
-            });
+        let terms = limits.terms_elsewhere(|| self.time.now());
         if let Some(wait) = terms.wait.filter(|_| terms.early) {
             let expected = self.board.expected(self.actor.len(), self.group);
             if expected > wait.at.saturating_sub(wait.called) {
@@ -424,11 +418,9 @@ where
         if group == 0 {
             return Err(OpenError::GroupZero);
         }
-        let time = match (timers, clock) {
-            (Some(timers), _) => Time::Timers(timers),
-            (None, Some(clock)) => Time::Timers(Timers::of(&clock)),
-            (None, None) => Time::Machine,
-        };
+        let timers = timers.or_else(|| clock.as_ref().map(Timers::of));
+        let its_clock = timers.as_ref().map(|timers| timers.clock().clone());
+        let time = TimeSource::new(timers);
         let board = Counted::new(Board::new());
         let decider = Decider::open(ledger, limit, (group, longest), (board.clone(), time.clone()));
         // The decider ends a pass at the group by itself; the budget has the thread that drains
@@ -438,10 +430,9 @@ where
             .name("admission")
             .budget(Budget::turns(turns))
             .on_batch_end(|decider: &mut Decider<_, L>, _| decider.batch_ends());
-        actor = match &time {
-            Time::Machine => actor,
-            Time::Timers(timers) => actor.clock(timers.clock().clone()),
-        };
+        if let Some(clock) = its_clock {
+            actor = actor.clock(clock);
+        }
         if let Some(executor) = executor {
             actor = actor.executor(executor);
         }

@@ -141,7 +141,7 @@ where
         guard.finish(slot);
         ended
     });
-    match catch(|| Open::new(reply, actor, all.terms, registry.time()).settle()) {
+    match catch(|| Open::new(reply, actor, all.terms, registry.time.clone()).settle()) {
         Ok(ended) => ended,
         // The clock has panicked. What is inside goes no further, and is over before this is.
         Err(payload) => {

@@ -28,8 +28,8 @@ use turnwise::time::Sleep;
 
 use super::error::{Cut, RunError};
 use super::turn::{Begun, Ended, Job, begin, end, measured};
-use crate::limits::Terms;
-use crate::registry::{Fate, Guard, KeySlot, Time};
+use crate::limits::{Terms, TimeSource};
+use crate::registry::{Fate, Guard, KeySlot};
 use crate::user_code::{Payload, catch, ignore};
 
 /// The end of a turn, however it comes: as its last step, or as the drop of what waits (AWAITED-1).
@@ -105,7 +105,7 @@ enum Came<R> {
 
 /// The lease of a closure.
 struct RunLease {
-    time: Time,
+    time: TimeSource,
     due: Duration,
     /// From the first poll on that is pending.
     sleep: Option<Sleep>,
@@ -197,7 +197,7 @@ impl<F, G> Job<F, G> {
         G: Guard<K, S>,
     {
         let Job { f, guard } = self;
-        let time = terms.lease.map(|_| guard.registry().time());
+        let time = terms.lease.map(|_| guard.registry().time.clone());
         let mut tail = Tail { slot, guard: Some(guard), begun: None, terms };
         let ready = match &tail.guard {
             Some(guard) => begin(guard.registry(), tail.slot, terms),

@@ -12,8 +12,8 @@ use turnwise::{AbortHandle, Actor, AskError, Cycle, Limit, Reason, Reply};
 
 use super::error::{NotStarted, RunError};
 use super::turn::{Ended, as_try};
-use crate::limits::{Terms, Wait};
-use crate::registry::{KeySlot, Registry, Time, name_of};
+use crate::limits::{Terms, TimeSource, Wait};
+use crate::registry::{KeySlot, Registry, name_of};
 use crate::user_code::owning;
 
 /// A run that has its place among those of its key ([`Keyed::start`](crate::Keyed::start),
@@ -42,7 +42,7 @@ pub(super) struct Open<R> {
     reply: Reply<Ended<R>>,
     wait: Option<Wait>,
     is_try: bool,
-    time: Time,
+    time: TimeSource,
     /// That of its key.
     mailbox: Box<dyn Mailbox>,
     /// Until its limit; made by the first poll that is pending.
@@ -106,7 +106,7 @@ impl<R> Open<R> {
         reply: Reply<Ended<R>>,
         actor: Actor<KeySlot<K, S>>,
         terms: Terms,
-        time: Time,
+        time: TimeSource,
     ) -> Self
     where
         K: Send + Sync + 'static,
@@ -253,7 +253,7 @@ impl<R> Run<R> {
             let outcome = reply.wait().map_or_else(|error| Err(error.into()), outcome);
             return Run::over(as_try(terms.is_try, outcome));
         }
-        Run { inner: Inner::Open(Open::new(reply, actor, terms, registry.time())) }
+        Run { inner: Inner::Open(Open::new(reply, actor, terms, registry.time.clone())) }
     }
 
     /// It is that of an async closure.

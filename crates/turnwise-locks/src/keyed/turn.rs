@@ -196,9 +196,10 @@ where
         return Begun { at: None, watch: None };
     }
     let at = registry.now();
-    let watch = terms.lease.zip(registry.listener.as_ref()).map(|(lease, listener)| {
-        listener.watch(&registry.time().timers(), at, lease, keys.collect())
-    });
+    let watch = terms
+        .lease
+        .zip(registry.listener.as_ref())
+        .map(|(lease, listener)| listener.watch(registry.time.timers(), at, lease, keys.collect()));
     Begun { at: Some(at), watch }
 }
 

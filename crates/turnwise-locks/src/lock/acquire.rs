@@ -418,7 +418,7 @@ impl<K: Send + Sync + 'static, G, E> Acquire<K, G, E> {
         let (Some(wait), Some(place)) = (self.limit, &self.place) else { return false };
         let common = place.common();
         let left = wait.at.saturating_sub(common.now());
-        let sleep = self.sleep.get_or_insert_with(|| common.time.timers.sleep(left));
+        let sleep = self.sleep.get_or_insert_with(|| common.time.timers().sleep(left));
         left.is_zero() || Pin::new(sleep).poll(cx).is_ready()
     }
 

@@ -347,7 +347,7 @@ impl<K: Send + Sync + 'static> Core<K> {
         }
         let (actor, later) = (alarm.actor.clone(), common.clone());
         // The clock is the user's. If it panics, the next turn sees to it.
-        let armed = catch(|| common.time.timers.at(next, move || ring(&actor, later)));
+        let armed = catch(|| common.time.timers().at(next, move || ring(&actor, later)));
         let armed = armed.map_err(discard).ok().map(|timer| (next, timer));
         if let Some((_, timer)) = std::mem::replace(&mut alarm.armed, armed) {
             timer.cancel();

@@ -162,7 +162,7 @@ impl<T: 'static, E: 'static> Pool<T, E> {
             let (shared, pool) = (self.shared.clone(), Arc::downgrade(self));
             let ring = move || shared.post(move || expire(&pool, hold));
             // A clock that panics arms nothing: then the lease ends when somebody asks.
-            match catch(|| self.shared.time.timers.at(due, ring)) {
+            match catch(|| self.shared.time.timers().at(due, ring)) {
                 Ok(timer) => self.shared.armed(hold, version, timer),
                 Err(payload) => discard(payload),
             }

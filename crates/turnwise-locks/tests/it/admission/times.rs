@@ -1,6 +1,8 @@
 //! Limits, and those who go: in time, too late, and in the midst of it.
 
-use std::sync::mpsc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -321,6 +323,41 @@ fn a_clock_that_panics_is_no_limit() {
     assert_eq!(raffle.apply(1, Limits::wait(MS)).wait().unwrap().place, 1);
     assert_eq!(raffle.apply(2, Limits::wait(MS).refuse_early()).wait().unwrap().place, 2);
     desk.check();
+}
+
+/// A clock that panics once shows its last time: a task is woken at its limit all the same.
+#[test]
+fn a_clock_that_panics_once_changes_no_limit() {
+    #[derive(Debug)]
+    struct Stumbles(VirtualClock, Arc<AtomicBool>);
+    impl Clock for Stumbles {
+        fn now(&self) -> Duration {
+            if self.1.swap(false, SeqCst) {
+                std::panic::resume_unwind(Box::new("no time"));
+            }
+            self.0.now()
+        }
+    }
+    let (clock, stumbles) = (VirtualClock::new(), Arc::new(AtomicBool::new(false)));
+    let timers = Timers::by_hand(Stumbles(clock.clone(), stumbles.clone()));
+    let (queue, (ledger, _)) = (DrainQueue::new(), book());
+    let raffle = Admission::builder(ledger, 1).executor(queue.handle()).timers(timers.clone());
+    let raffle = raffle.open().unwrap();
+    clock.advance(Duration::from_secs(3600));
+    let mut ada = raffle.apply(1, Limits::wait(10 * MS));
+    let wakes = Wakes::new();
+    stumbles.store(true, SeqCst);
+    assert!(poll(&mut ada, &wakes.waker()).is_none());
+    assert!(!stumbles.load(SeqCst), "the poll has looked");
+    clock.advance(10 * MS);
+    timers.run_due();
+    assert_eq!(wakes.count(), 1);
+    // It has waited for so long by the last time that the clock showed.
+    stumbles.store(true, SeqCst);
+    let late = poll(&mut ada, &wakes.waker());
+    assert!(matches!(late, Some(Err(Refused::TimedOut { waited })) if waited <= 10 * MS));
+    queue.run_until_idle();
+    assert_eq!(raffle.status().count, 0);
 }
 
 /// Entries that are slow are not committed all together: those that are in learn of it.
