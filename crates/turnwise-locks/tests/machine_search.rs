@@ -293,9 +293,9 @@ impl Drop for Ticket {
     }
 }
 
-struct Desk(Rc<World>, Fault);
+struct ModelHost(Rc<World>, Fault);
 
-impl Host<Ticket, Hold> for Desk {
+impl Host<Ticket, Hold> for ModelHost {
     fn now(&mut self) -> Duration {
         Duration::from_secs(self.0.now.get())
     }
@@ -429,8 +429,8 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    fn desk(&self) -> Desk {
-        Desk(self.world.clone(), self.fault)
+    fn host(&self) -> ModelHost {
+        ModelHost(self.world.clone(), self.fault)
     }
 
     fn now(&self) -> u64 {
@@ -505,13 +505,13 @@ impl<'a> Run<'a> {
 
     fn step(&mut self, act: Act) -> Checked {
         self.world.events.borrow_mut().clear();
-        let mut desk = self.desk();
+        let mut host = self.host();
         match act {
             Act::Enter { client, way } => self.enter(client, way)?,
             Act::Leave(client) => {
                 let Client::Holds(fence, number) = self.clients[client] else { unreachable!() };
                 if !self.pay_back(fence, number) {
-                    let left = self.machine.leave(fence, number, &mut desk);
+                    let left = self.machine.leave(fence, number, &mut host);
                     check!(left == self.end(number), "leave said {left}");
                 }
                 self.clients[client] = Client::Idle;
@@ -524,7 +524,7 @@ impl<'a> Run<'a> {
             }
             Act::GiveUp(client) => {
                 if self.fault != Fault::GivesUpUnsaid {
-                    self.machine.give_up(&mut desk);
+                    self.machine.give_up(&mut host);
                 }
                 self.clients[client] = Client::Idle;
             }
@@ -538,7 +538,7 @@ impl<'a> Run<'a> {
                 if let Some(fence) = fence {
                     self.pay_back(fence, number);
                 }
-                self.machine.withdraw(number, &mut desk);
+                self.machine.withdraw(number, &mut host);
                 self.end(number);
                 self.waiting.retain(|waiting| waiting.number != number);
                 self.clients[client] = Client::Idle;
@@ -552,20 +552,20 @@ impl<'a> Run<'a> {
                     }
                 }
                 if self.fault != Fault::DowngradeUnsaid {
-                    let said = self.machine.lighten((fence, number), 1, &mut desk);
+                    let said = self.machine.lighten((fence, number), 1, &mut host);
                     check!(said == lightened, "lighten said {said}");
                 }
             }
             Act::Resize(capacity) => {
                 self.capacity = capacity;
-                self.machine.resize(capacity, &mut desk);
+                self.machine.resize(capacity, &mut host);
             }
-            Act::Expire => self.machine.expire(&mut desk),
+            Act::Expire => self.machine.expire(&mut host),
             Act::Force => {
                 // A hold whose lease is over is lost by that.
                 let now = self.now();
                 let all = self.held.iter().filter(|held| !held.term.is_due(now)).count();
-                let forced = self.machine.force(&mut desk);
+                let forced = self.machine.force(&mut host);
                 check!(forced == all, "forced {forced} of {all}");
             }
             Act::Tick => self.world.now.set(self.now() + 1),
@@ -580,8 +580,8 @@ impl<'a> Run<'a> {
         if is_lent {
             let lent = self.held.iter().find(|held| held.fence == fence).map(Held::weight);
             self.end(number);
-            let mut desk = self.desk();
-            self.machine.pay_back(lent.unwrap_or(0), &mut desk);
+            let mut host = self.host();
+            self.machine.pay_back(lent.unwrap_or(0), &mut host);
         }
         is_lent
     }
@@ -615,7 +615,7 @@ impl<'a> Run<'a> {
         let (world, fault) = (&self.world, self.fault);
         let entered = self.machine.enter(
             request,
-            &mut Desk(world.clone(), fault),
+            &mut ModelHost(world.clone(), fault),
             |_| Hold::new(world, way, fault),
             || {
                 world.queue.borrow_mut().push((number, way));

@@ -109,11 +109,11 @@ pub(super) fn keyed_runners_and_a_canceller() {
 /// run finds that state, or creates one after it.
 pub(super) fn keyed_state_against_a_use() {
     let (keyed, key) = registry();
-    let pinned = keyed.key(1).expect("not closed");
-    pinned.run(State::enter).expect("it runs");
+    let used = keyed.key(1).expect("not closed");
+    used.run(State::enter).expect("it runs");
     let theirs = keyed.clone();
     let runs = spawn(move || theirs.run(1, State::enter).expect("it runs"));
-    drop(pinned);
+    drop(used);
     runs.join();
     reached(if key.made() == 1 { "kept" } else { "made anew" });
     key.finish(keyed, 2);

@@ -228,12 +228,12 @@ fn an_attempt_waits_for_nobody() {
     }
     for starts in [false, true] {
         let keyed = turnwise_locks::Keyed::new();
-        let pinned = keyed.key(Key(None)).unwrap();
+        let used = keyed.key(Key(None)).unwrap();
         let (inside, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (in_there, until_then) = (inside.clone(), over.clone());
         let entering = move || {
             thread::spawn(move || {
-                let ran = pinned.run(|()| {
+                let ran = used.run(|()| {
                     in_there.store(true, SeqCst);
                     until(|| until_then.load(SeqCst));
                 });

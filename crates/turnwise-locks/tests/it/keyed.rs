@@ -248,10 +248,10 @@ fn an_overrun_is_told_with_the_value() {
 
 #[test]
 fn of_many_tries_exactly_one_runs() {
-    for pinned in [false, true] {
+    for used in [false, true] {
         let keyed = Keyed::new();
         for _ in 0..size(20, 200) {
-            let _key = pinned.then(|| keyed.key("a").unwrap());
+            let _key = used.then(|| keyed.key("a").unwrap());
             let (start, refused) = (Barrier::new(100), AtomicUsize::new(0));
             let ran = AtomicUsize::new(0);
             thread::scope(|scope| {
@@ -528,7 +528,7 @@ impl Drop for Odd {
 }
 
 static ODD: std::sync::OnceLock<Keyed<Odd, String>> = std::sync::OnceLock::new();
-static PINNED: Mutex<Vec<turnwise_locks::Key<Odd, String>>> = Mutex::new(Vec::new());
+static USED: Mutex<Vec<turnwise_locks::Key<Odd, String>>> = Mutex::new(Vec::new());
 
 #[test]
 fn keys_that_misbehave() {
@@ -548,9 +548,9 @@ fn keys_that_misbehave() {
     // The last use of some key ends there, with its state.
     let other = keyed.key(Odd(2)).unwrap();
     other.run(|state| state.push('!')).unwrap();
-    PINNED.lock().unwrap().push(other);
-    assert_eq!(misbehaved(|| PINNED.lock().unwrap().clear()).unwrap(), Ok(7));
-    until("another thread has unpinned it", || keyed.len() == 1);
+    USED.lock().unwrap().push(other);
+    assert_eq!(misbehaved(|| USED.lock().unwrap().clear()).unwrap(), Ok(7));
+    until("another thread has let go of it", || keyed.len() == 1);
     assert_eq!(run(2).unwrap(), Ok(7));
     assert_eq!(run(1).unwrap(), Ok(7));
     drop(key);
@@ -759,7 +759,7 @@ fn results_have_their_types() {
 #[test]
 fn shutdown_tells_what_became_of_each() {
     let keyed = Keyed::new();
-    let key = keyed.key("pinned").unwrap();
+    let key = keyed.key("used").unwrap();
     let (waiting, report) = while_busy(&keyed, "a", || {
         let waiting = keyed.start("a", Limits::NONE, |()| panic!("never"));
         (waiting, keyed.shutdown(Duration::ZERO))
@@ -1070,7 +1070,7 @@ impl std::hash::Hash for Cloned {
 fn snapshots_have_the_keys_that_live() {
     let keyed = Keyed::with_state(|_: &u32| ());
     assert!(keyed.snapshot().is_empty());
-    let pinned = keyed.key(1).unwrap();
+    let used = keyed.key(1).unwrap();
     keyed
         .run(2, |()| {
             let inner = keyed.start(2, Limits::NONE, |()| ());
@@ -1083,7 +1083,7 @@ fn snapshots_have_the_keys_that_live() {
         .unwrap()
         .wait()
         .unwrap();
-    drop(pinned);
+    drop(used);
     assert!(keyed.snapshot().is_empty());
     // By a borrowed key.
     let named = Keyed::<String>::new();
@@ -1097,15 +1097,14 @@ fn a_clone_that_panics_in_a_snapshot_changes_nothing() {
     let same = bad.clone();
     let clones = Arc::new(move |key| assert!(key as usize != same.load(SeqCst), "no clone"));
     let keyed = Keyed::new();
-    let pinned: Vec<_> =
-        (0..9).map(|key| keyed.key(Cloned(key, clones.clone())).unwrap()).collect();
+    let used: Vec<_> = (0..9).map(|key| keyed.key(Cloned(key, clones.clone())).unwrap()).collect();
     for key in 0..9 {
         bad.store(key, SeqCst);
         assert!(catch_unwind(AssertUnwindSafe(|| keyed.snapshot())).is_err());
     }
     bad.store(99, SeqCst);
     assert_eq!(keyed.snapshot().len(), 9);
-    drop(pinned);
+    drop(used);
     assert!(keyed.is_empty());
 }
 
@@ -1115,10 +1114,10 @@ fn a_clone_that_uses_the_registry_in_a_snapshot_panics() {
     let same = inner.clone();
     let clones = Arc::new(move |_| assert!(same.get().unwrap().len() < 9));
     let keyed = inner.get_or_init(Keyed::new);
-    let pinned = keyed.key(Cloned(1, clones.clone())).unwrap();
+    let used = keyed.key(Cloned(1, clones.clone())).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| keyed.snapshot())).is_err());
     assert_eq!(keyed.len(), 1);
-    drop(pinned);
+    drop(used);
 }
 
 /// A state whose drop waits until it may go on.
@@ -1199,7 +1198,7 @@ fn all_runs_of_many_threads_are_counted() {
         for thread in 0..THREADS {
             let (keyed, ran, panicked) = (&keyed, &ran, &panicked);
             scope.spawn(move || {
-                let pinned = keyed.key(0).unwrap();
+                let used = keyed.key(0).unwrap();
                 for n in 0..calls {
                     let (ran, panicked) = (ran.clone(), panicked.clone());
                     let run = move |(): &mut ()| {
@@ -1216,7 +1215,7 @@ fn all_runs_of_many_threads_are_counted() {
                         2 => drop(keyed.run_within(n % 3, wait, run)),
                         3 => drop(keyed.start(n % 3, Limits::NONE, run)),
                         4 => drop(keyed.start(n % 3, wait, run).cancel()),
-                        _ => drop(catch_unwind(AssertUnwindSafe(|| pinned.run(run)))),
+                        _ => drop(catch_unwind(AssertUnwindSafe(|| used.run(run)))),
                     }
                 }
             });

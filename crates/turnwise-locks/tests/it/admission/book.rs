@@ -66,7 +66,7 @@ pub(crate) struct Book {
 
 /// The part that the test keeps.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct Controls {
     disk: Arc<Mutex<Disk>>,
     plan: Arc<Mutex<Plan>>,
 }
@@ -75,13 +75,13 @@ pub(crate) type Raffle = Admission<u64, Book>;
 pub(crate) type Entry = Apply<u64, Book>;
 
 /// A book in which all goes well.
-pub(crate) fn book() -> (Book, Desk) {
+pub(crate) fn book() -> (Book, Controls) {
     let plan: Plan = Box::new(|_| Fate::Good);
-    let desk = Desk { disk: Arc::default(), plan: Arc::new(Mutex::new(plan)) };
-    (Book { disk: desk.disk.clone(), plan: desk.plan.clone() }, desk)
+    let controls = Controls { disk: Arc::default(), plan: Arc::new(Mutex::new(plan)) };
+    (Book { disk: controls.disk.clone(), plan: controls.plan.clone() }, controls)
 }
 
-impl Desk {
+impl Controls {
     pub(crate) fn plan(&self, plan: impl FnMut(Call) -> Fate + Send + 'static) {
         *self.plan.lock().unwrap() = Box::new(plan);
     }

@@ -9,26 +9,26 @@ use turnwise::{Actor, EndCause, Reason, StopCause, ThreadPool};
 use turnwise_locks::Limits;
 use turnwise_locks::admission::{Admission, Admitted, InMemory, Refused};
 
-use super::book::{Book, Call, Desk, Entry, Fate, Raffle, book};
+use super::book::{Book, Call, Controls, Entry, Fate, Raffle, book};
 use crate::common::{must_end, until};
 
-fn raffle(limit: u64) -> (Raffle, Desk, DrainQueue) {
-    let (ledger, desk) = book();
+fn raffle(limit: u64) -> (Raffle, Controls, DrainQueue) {
+    let (ledger, controls) = book();
     let queue = DrainQueue::new();
     let raffle = Admission::builder(ledger, limit)
         .group_time(Duration::MAX)
         .executor(queue.handle())
         .open()
         .unwrap();
-    (raffle, desk, queue)
+    (raffle, controls, queue)
 }
 
 /// Stopped in the midst of a pass: what has begun is committed, what has not is refused.
 #[test]
 fn a_stop_commits_what_is_under_way() {
-    let (raffle, desk, queue) = raffle(10);
+    let (raffle, controls, queue) = raffle(10);
     let stops = raffle.clone();
-    desk.plan(move |call| {
+    controls.plan(move |call| {
         if call == Call::Enter(2) {
             stops.stop();
         }
@@ -40,16 +40,16 @@ fn a_stop_commits_what_is_under_way() {
     assert!(one.is_ok() && two.is_ok());
     let stopped = EndCause::Stopped(StopCause::Requested);
     assert!(matches!(three, Err(Refused::Gone(cause)) if cause == stopped));
-    assert_eq!(desk.rows(), [(1, 1), (2, 2)]);
+    assert_eq!(controls.rows(), [(1, 1), (2, 2)]);
     let late = raffle.apply(4, Limits::NONE).wait();
     assert!(matches!(late, Err(Refused::Gone(EndCause::Stopped(_)))));
     assert!(matches!(raffle.set_limit(1), Err(Refused::Gone(_))));
-    desk.check();
+    controls.check();
 }
 
 #[test]
 fn a_shutdown_decides_those_that_wait() {
-    let (raffle, desk, queue) = raffle(1);
+    let (raffle, controls, queue) = raffle(1);
     let all = [1, 2].map(|id| raffle.apply(id, Limits::NONE));
     assert_eq!(raffle.shutdown(Duration::ZERO), Ok(false));
     let late = raffle.apply(3, Limits::NONE).wait();
@@ -58,17 +58,17 @@ fn a_shutdown_decides_those_that_wait() {
     let [one, two] = all.map(|apply| apply.wait());
     assert!(one.is_ok() && matches!(two, Err(Refused::Closed { .. })));
     assert_eq!(raffle.shutdown(Duration::from_secs(60)), Ok(true));
-    assert_eq!((raffle.status().count, desk.rows().len()), (1, 1));
+    assert_eq!((raffle.status().count, controls.rows().len()), (1, 1));
 }
 
 #[test]
 fn without_handles_those_that_wait_are_decided() {
-    let (raffle, desk, queue) = raffle(10);
+    let (raffle, controls, queue) = raffle(10);
     let apply = raffle.apply(1, Limits::NONE);
     drop(raffle);
     queue.run_until_idle();
     assert!(apply.wait().is_ok());
-    assert_eq!(desk.rows(), [(1, 1)]);
+    assert_eq!(controls.rows(), [(1, 1)]);
 }
 
 #[test]
@@ -86,11 +86,11 @@ type Held = Arc<Mutex<Vec<Entry>>>;
 #[test]
 fn a_ledger_may_apply_and_must_not_wait() {
     must_end(|| {
-        let (ledger, desk) = book();
+        let (ledger, controls) = book();
         let raffle = Admission::open(ledger, 10).unwrap();
         let (inner, held, told) = (raffle.clone(), Held::default(), Arc::new(Mutex::new(None)));
         let (keeps, tells) = (held.clone(), told.clone());
-        desk.plan(move |call| {
+        controls.plan(move |call| {
             if call == Call::Enter(1) {
                 keeps.lock().unwrap().push(inner.apply(2, Limits::NONE));
                 let waited = inner.apply(3, Limits::NONE).wait();
@@ -106,8 +106,8 @@ fn a_ledger_may_apply_and_must_not_wait() {
         assert!(matches!(limit, Err(Refused::Withdrawn(Reason::Deadlock(_)))), "{limit:?}");
         let second = held.lock().unwrap().pop().unwrap();
         assert_eq!(second.wait().unwrap().place, 2);
-        assert_eq!(desk.rows(), [(1, 1), (2, 2)]);
-        desk.plan(|_| Fate::Good);
+        assert_eq!(controls.rows(), [(1, 1), (2, 2)]);
+        controls.plan(|_| Fate::Good);
     });
 }
 
@@ -116,10 +116,10 @@ fn a_ledger_may_apply_and_must_not_wait() {
 fn a_ledger_must_not_wait_for_its_pass() {
     must_end(|| {
         for at in [Call::Enter(2), Call::Commit] {
-            let (raffle, desk, queue) = raffle(10);
+            let (raffle, controls, queue) = raffle(10);
             let (held, told) = (Held::default(), Arc::new(Mutex::new(None)));
             let (keeps, tells) = (held.clone(), told.clone());
-            desk.plan(move |call| {
+            controls.plan(move |call| {
                 if call == at {
                     let first = keeps.lock().unwrap().pop().unwrap();
                     *tells.lock().unwrap() = Some(first.wait());
@@ -132,7 +132,7 @@ fn a_ledger_must_not_wait_for_its_pass() {
             assert!(second.wait().is_ok());
             let told = told.lock().unwrap().take().unwrap();
             assert!(matches!(told, Err(Refused::NotAwaited(Reason::Deadlock(_)))), "{told:?}");
-            assert_eq!(desk.rows(), [(1, 1), (2, 2)]);
+            assert_eq!(controls.rows(), [(1, 1), (2, 2)]);
         }
     });
 }
@@ -141,12 +141,12 @@ fn a_ledger_must_not_wait_for_its_pass() {
 #[test]
 fn a_turn_of_another_actor_may_wait() {
     must_end(|| {
-        let (ledger, desk) = book();
+        let (ledger, controls) = book();
         let raffle = Admission::open(ledger, 10).unwrap();
         let other = Actor::new(raffle);
         let told = other.call(|raffle| raffle.apply(1, Limits::NONE).wait().unwrap().place);
         assert_eq!(told.wait(), Ok(1));
-        assert_eq!(desk.rows(), [(1, 1)]);
+        assert_eq!(controls.rows(), [(1, 1)]);
     });
 }
 
@@ -154,16 +154,16 @@ fn a_turn_of_another_actor_may_wait() {
 #[test]
 fn a_turn_of_another_actor_decides_nothing() {
     must_end(|| {
-        let (ledger, desk) = book();
+        let (ledger, controls) = book();
         let raffle = Admission::open(ledger, 10).unwrap();
-        let (other, seen) = (Actor::new(raffle), desk.clone());
+        let (other, seen) = (Actor::new(raffle), controls.clone());
         let apply = other.call(move |raffle| {
             let apply = raffle.apply(1, Limits::NONE);
             assert!(!apply.is_ready() && seen.count(Call::Begin) == 0);
             apply
         });
         assert_eq!(apply.wait().unwrap().wait().unwrap().place, 1);
-        assert_eq!(desk.rows(), [(1, 1)]);
+        assert_eq!(controls.rows(), [(1, 1)]);
     });
 }
 
@@ -171,7 +171,7 @@ fn a_turn_of_another_actor_decides_nothing() {
 fn a_pool_runs_it_for_many() {
     must_end(|| {
         let pool = ThreadPool::builder().threads(2).build().unwrap();
-        let (ledger, desk) = book();
+        let (ledger, controls) = book();
         let raffle = Admission::builder(ledger, 400).executor(pool.handle()).open().unwrap();
         let told = thread::scope(|s| {
             let all: Vec<_> = (0..8_u64)
@@ -187,9 +187,9 @@ fn a_pool_runs_it_for_many() {
                 .collect();
             all.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
         });
-        assert_eq!((told, desk.rows().len()), (400, 400));
+        assert_eq!((told, controls.rows().len()), (400, 400));
         assert!(raffle.status().closed);
-        desk.check();
+        controls.check();
     });
 }
 
@@ -197,7 +197,7 @@ fn a_pool_runs_it_for_many() {
 #[test]
 fn who_goes_and_who_is_in_exclude_each_other() {
     must_end(|| {
-        let (ledger, desk) = book();
+        let (ledger, controls) = book();
         let raffle = Admission::open(ledger, 100_000).unwrap();
         let (told, late) = thread::scope(|s| {
             let all: Vec<_> = (0..4_u64)
@@ -229,9 +229,9 @@ fn who_goes_and_who_is_in_exclude_each_other() {
         assert_eq!(told.len() + late.len(), 12_000);
         let mut told = told;
         told.sort_by_key(|(_, place)| *place);
-        assert_eq!(told, desk.rows());
+        assert_eq!(told, controls.rows());
         until(|| raffle.status().waiting == 0);
-        desk.check();
+        controls.check();
     });
 }
 

@@ -9,18 +9,18 @@ use turnwise::executor::DrainQueue;
 use turnwise_locks::Limits;
 use turnwise_locks::admission::{Admission, Admitted, Fault, InMemory, OpenError, Refused};
 
-use super::book::{Call, Desk, Entry, Fate, Raffle, Trouble, book};
+use super::book::{Call, Controls, Entry, Fate, Raffle, Trouble, book};
 
 /// An admission whose passes the test runs.
-fn raffle(limit: u64) -> (Raffle, Desk, DrainQueue) {
-    let (ledger, desk) = book();
+fn raffle(limit: u64) -> (Raffle, Controls, DrainQueue) {
+    let (ledger, controls) = book();
     let queue = DrainQueue::new();
     let raffle = Admission::builder(ledger, limit)
         .group_time(Duration::MAX)
         .executor(queue.handle())
         .open()
         .unwrap();
-    (raffle, desk, queue)
+    (raffle, controls, queue)
 }
 
 type Told = Result<Admitted<u64>, Refused<Trouble>>;
@@ -39,9 +39,9 @@ fn pass(raffle: &Raffle, queue: &DrainQueue, ids: &[u64]) -> Vec<(u64, Told)> {
 }
 
 /// One call goes wrong, once.
-fn once(desk: &Desk, at: Call, fate: Fate) {
+fn once(controls: &Controls, at: Call, fate: Fate) {
     let mut done = false;
-    desk.plan(move |call| {
+    controls.plan(move |call| {
         if call == at && !done {
             done = true;
             fate
@@ -57,31 +57,31 @@ fn places(told: &[(u64, Told)]) -> Vec<Option<u64>> {
 
 #[test]
 fn who_is_not_entered_is_undone_alone() {
-    let (raffle, desk, queue) = raffle(10);
-    once(&desk, Call::Enter(2), Fate::Error);
+    let (raffle, controls, queue) = raffle(10);
+    once(&controls, Call::Enter(2), Fate::Error);
     let told = pass(&raffle, &queue, &[1, 2, 3]);
     assert_eq!(places(&told), [Some(1), None, Some(2)]);
     assert!(
         matches!(&told[1].1, Err(Refused::Failed(fault)) if fault.error() == Some(&Trouble(1)))
     );
-    assert_eq!(desk.rows(), [(1, 1), (3, 2)]);
-    assert_eq!((raffle.status().count, desk.disk().commits.len()), (2, 1));
-    desk.check();
+    assert_eq!(controls.rows(), [(1, 1), (3, 2)]);
+    assert_eq!((raffle.status().count, controls.disk().commits.len()), (2, 1));
+    controls.check();
 }
 
 #[test]
 fn a_panic_in_enter_concerns_one() {
     for fate in [Fate::PanicBefore, Fate::PanicAfter] {
-        let (raffle, desk, queue) = raffle(10);
-        once(&desk, Call::Enter(3), fate);
+        let (raffle, controls, queue) = raffle(10);
+        once(&controls, Call::Enter(3), fate);
         let told = pass(&raffle, &queue, &[1, 2, 3, 4, 2]);
         assert_eq!(places(&told), [Some(1), Some(2), None, Some(3), None]);
         assert!(
             matches!(&told[2].1, Err(Refused::Failed(Fault::Panic(text))) if text.contains("planned"))
         );
         assert!(matches!(told[4].1, Err(Refused::Duplicate { place: 2 })));
-        assert_eq!(desk.rows(), [(1, 1), (2, 2), (4, 3)]);
-        desk.check();
+        assert_eq!(controls.rows(), [(1, 1), (2, 2), (4, 3)]);
+        controls.check();
     }
 }
 
@@ -89,23 +89,24 @@ fn a_panic_in_enter_concerns_one() {
 /// not concern them.
 #[test]
 fn many_panics_are_not_many_times_many_entries() {
-    let (raffle, desk, queue) = raffle(1_000);
-    desk.plan(|call| match call {
+    let (raffle, controls, queue) = raffle(1_000);
+    controls.plan(|call| match call {
         Call::Enter(id) if id % 3 == 2 => Fate::PanicAfter,
         _ => Fate::Good,
     });
     let ids: Vec<u64> = (0..240).collect();
     let told = pass(&raffle, &queue, &ids);
     assert_eq!(told.iter().filter(|(_, told)| told.is_ok()).count(), 160);
-    let entered = desk.disk().calls.iter().filter(|call| matches!(call, Call::Enter(_))).count();
+    let entered =
+        controls.disk().calls.iter().filter(|call| matches!(call, Call::Enter(_))).count();
     assert!(entered <= 2 * 240, "{entered} entries for 240 applicants");
-    desk.check();
+    controls.check();
 }
 
 #[test]
 fn a_failed_commit_lets_nobody_in() {
-    let (raffle, desk, queue) = raffle(3);
-    once(&desk, Call::Commit, Fate::Error);
+    let (raffle, controls, queue) = raffle(3);
+    once(&controls, Call::Commit, Fate::Error);
     // 1 again, and 5 for whom there is no place: their answers must not follow from rows that
     // are undone. They are decided anew, and are in.
     let told = pass(&raffle, &queue, &[1, 2, 1, 3, 5]);
@@ -118,13 +119,13 @@ fn a_failed_commit_lets_nobody_in() {
         troubles.push(trouble.clone());
     }
     assert!(Arc::ptr_eq(&troubles[0], &troubles[2]), "one error, for all");
-    assert_eq!(desk.rows(), [(1, 1), (5, 2)]);
+    assert_eq!(controls.rows(), [(1, 1), (5, 2)]);
     let status = raffle.status();
     assert_eq!((status.count, status.closed), (2, false));
     // The place that was undone is free.
     assert_eq!(places(&pass(&raffle, &queue, &[2, 3])), [Some(3), None]);
     assert!(raffle.status().closed);
-    desk.check();
+    controls.check();
 }
 
 #[test]
@@ -135,17 +136,17 @@ fn a_commit_in_doubt_is_looked_up() {
         (Fate::PanicAfter, true),
         (Fate::PanicBefore, false),
     ] {
-        let (raffle, desk, queue) = raffle(10);
-        once(&desk, Call::Commit, fate);
+        let (raffle, controls, queue) = raffle(10);
+        once(&controls, Call::Commit, fate);
         let told = pass(&raffle, &queue, &[1, 2]);
         let expected = if is_in { [Some(1), Some(2)] } else { [None, None] };
         assert_eq!(places(&told), expected, "{fate:?}");
         if !is_in {
             assert!(matches!(told[0].1, Err(Refused::CommitFailed(_))));
         }
-        assert_eq!(raffle.status().count, desk.rows().len() as u64);
-        assert_eq!(desk.rows().len(), if is_in { 2 } else { 0 });
-        desk.check();
+        assert_eq!(raffle.status().count, controls.rows().len() as u64);
+        assert_eq!(controls.rows().len(), if is_in { 2 } else { 0 });
+        controls.check();
     }
 }
 
@@ -153,9 +154,9 @@ fn a_commit_in_doubt_is_looked_up() {
 #[test]
 fn nobody_enters_a_book_in_doubt() {
     for fate in [Fate::DoubtIn, Fate::DoubtOut] {
-        let (raffle, desk, queue) = raffle(2);
+        let (raffle, controls, queue) = raffle(2);
         let mut loads = 0;
-        desk.plan(move |call| match call {
+        controls.plan(move |call| match call {
             Call::Commit if loads == 0 => fate,
             Call::Load => {
                 loads += 1;
@@ -176,39 +177,39 @@ fn nobody_enters_a_book_in_doubt() {
             Fate::DoubtIn => assert!(matches!(told[1].1, Err(Refused::Duplicate { place: 1 }))),
             _ => assert!(matches!(told[1].1, Ok(Admitted { place: 1, .. }))),
         }
-        assert_eq!(raffle.status().count, desk.rows().len() as u64);
-        desk.check();
+        assert_eq!(raffle.status().count, controls.rows().len() as u64);
+        controls.check();
     }
 }
 
 #[test]
 fn a_begin_that_fails_concerns_one() {
     for fate in [Fate::Error, Fate::PanicBefore, Fate::PanicAfter] {
-        let (raffle, desk, queue) = raffle(10);
-        once(&desk, Call::Begin, fate);
+        let (raffle, controls, queue) = raffle(10);
+        once(&controls, Call::Begin, fate);
         let told = pass(&raffle, &queue, &[1, 2]);
         assert_eq!(places(&told), [None, Some(1)], "{fate:?}");
         assert!(matches!(told[0].1, Err(Refused::Failed(_))));
-        desk.check();
+        controls.check();
     }
 }
 
 #[test]
 fn a_pass_of_failures_commits_nothing() {
-    let (raffle, desk, queue) = raffle(10);
-    desk.plan(|call| if let Call::Enter(_) = call { Fate::Error } else { Fate::Good });
+    let (raffle, controls, queue) = raffle(10);
+    controls.plan(|call| if let Call::Enter(_) = call { Fate::Error } else { Fate::Good });
     let told = pass(&raffle, &queue, &[1, 2]);
     assert_eq!(places(&told), [None, None]);
-    assert_eq!((desk.count(Call::Begin), desk.count(Call::Commit)), (1, 0));
-    assert_eq!(desk.count(Call::RollBack), 1);
-    desk.check();
+    assert_eq!((controls.count(Call::Begin), controls.count(Call::Commit)), (1, 0));
+    assert_eq!(controls.count(Call::RollBack), 1);
+    controls.check();
 }
 
 #[test]
 fn a_book_that_cannot_be_read_is_not_opened() {
     for fate in [Fate::Error, Fate::PanicBefore] {
-        let (ledger, desk) = book();
-        desk.plan(move |_| fate);
+        let (ledger, controls) = book();
+        controls.plan(move |_| fate);
         let error = Admission::open(ledger, 1).unwrap_err();
         assert!(matches!(error, OpenError::Load(_)), "{error}");
     }
@@ -219,8 +220,8 @@ fn a_book_that_cannot_be_read_is_not_opened() {
 /// The next place is one more than the last, for as many as ever come.
 #[test]
 fn a_book_whose_last_place_is_too_high_is_not_opened() {
-    let (ledger, desk) = book();
-    desk.disk().rows.push((1, u64::MAX));
+    let (ledger, controls) = book();
+    controls.disk().rows.push((1, u64::MAX));
     let error = Admission::open(ledger, 2).unwrap_err();
     assert!(matches!(error, OpenError::Load(Fault::Panic(_))), "{error}");
 }
@@ -243,8 +244,8 @@ struct Truth {
 }
 
 impl Truth {
-    fn check(&mut self, told: Vec<(u64, Told)>, desk: &Desk, limit: u64) {
-        let rows: HashMap<u64, u64> = desk.rows().into_iter().collect();
+    fn check(&mut self, told: Vec<(u64, Told)>, controls: &Controls, limit: u64) {
+        let rows: HashMap<u64, u64> = controls.rows().into_iter().collect();
         for (id, told) in told {
             match &told {
                 Ok(admitted) => {
@@ -268,8 +269,8 @@ impl Truth {
     }
 
     /// Each row has an answer that says so, or that it is unknown; other answers have no row.
-    fn finish(&self, desk: &Desk) {
-        let rows: HashMap<u64, u64> = desk.rows().into_iter().collect();
+    fn finish(&self, controls: &Controls) {
+        let rows: HashMap<u64, u64> = controls.rows().into_iter().collect();
         for (id, told) in &self.told {
             let entered = told.iter().filter(|told| told.is_ok()).count();
             let unknown = told.iter().any(|told| matches!(told, Err(Refused::Unknown(_))));
@@ -283,28 +284,28 @@ impl Truth {
 
 /// 1,000 passes of some applicants each. In each of them, some calls of the ledger go wrong.
 fn passes(seed: u64, limit: u64, faults: impl Fn(u64, &mut Dice) -> Fate + Send + Copy + 'static) {
-    let (raffle, desk, queue) = raffle(limit);
+    let (raffle, controls, queue) = raffle(limit);
     let mut dice = Dice(seed);
     let mut truth = Truth { told: HashMap::new(), last: 0 };
     for number in 0..1_000 {
         let mut fates = Dice(dice.roll(u64::MAX >> 34));
         let mut calls = 0;
-        desk.plan(move |_| {
+        controls.plan(move |_| {
             calls += 1;
             faults(number * 100 + calls, &mut fates)
         });
         let ids: Vec<u64> = (0..=dice.roll(6)).map(|_| dice.roll(2 * limit)).collect();
         let told = pass(&raffle, &queue, &ids);
-        truth.check(told, &desk, limit);
+        truth.check(told, &controls, limit);
         // The next applicant finds out what is in doubt.
-        desk.plan(|call| if call == Call::Enter(u64::MAX) { Fate::Error } else { Fate::Good });
+        controls.plan(|call| if call == Call::Enter(u64::MAX) { Fate::Error } else { Fate::Good });
         let told = pass(&raffle, &queue, &[u64::MAX]);
         assert!(told[0].1.is_err());
-        let (status, rows) = (raffle.status(), desk.rows().len() as u64);
+        let (status, rows) = (raffle.status(), controls.rows().len() as u64);
         assert_eq!((status.count, status.closed), (rows, rows >= limit));
-        desk.check();
+        controls.check();
     }
-    truth.finish(&desk);
+    truth.finish(&controls);
 }
 
 const FATES: [Fate; 6] =
@@ -338,9 +339,9 @@ fn decided_in_its_call_as_in_a_queue() {
     let calls = [Call::Begin, Call::Enter(2), Call::Commit, Call::RollBack, Call::Load];
     for (first, then) in calls.iter().flat_map(|a| calls.map(|b| (*a, b))) {
         for (fate, other) in FATES.iter().flat_map(|a| FATES[..3].iter().map(|b| (*a, *b))) {
-            let plan = |desk: &Desk| {
+            let plan = |controls: &Controls| {
                 let mut left = [Some((first, fate)), Some((then, other))];
-                desk.plan(move |call| {
+                controls.plan(move |call| {
                     let planned = left.iter_mut().find(|one| one.is_some_and(|(at, _)| at == call));
                     planned.and_then(Option::take).map_or(Fate::Good, |(_, fate)| fate)
                 });
@@ -399,7 +400,7 @@ impl Drop for Odd {
     }
 }
 
-/// It keeps what the desk needs to find out.
+/// It keeps what the controls need to find out.
 struct Names(Vec<(u64, u64)>, Vec<(u64, u64)>);
 
 impl turnwise_locks::admission::Ledger<Odd> for Names {

@@ -13,7 +13,7 @@ use crate::common::{must_end, until};
 
 /// All apply at once: the number of each answer.
 fn race(entrants: u64, seats: u64, id: impl Fn(u64) -> u64) -> [u64; 3] {
-    let (ledger, desk) = book();
+    let (ledger, controls) = book();
     let raffle = Admission::open(ledger, seats).unwrap();
     let start = Arc::new(Barrier::new(entrants as usize));
     let threads: Vec<_> = (0..entrants)
@@ -42,16 +42,16 @@ fn race(entrants: u64, seats: u64, id: impl Fn(u64) -> u64) -> [u64; 3] {
                 told[1] += 1;
             }
             (id, Err(Refused::Duplicate { place })) => {
-                assert!(desk.rows().contains(&(id, place)));
+                assert!(controls.rows().contains(&(id, place)));
                 told[2] += 1;
             }
             (_, Err(other)) => panic!("{other}"),
         }
     }
-    desk.check();
+    controls.check();
     // Those with that answer are in the book, in that place, and no others.
     places.sort_by_key(|(_, place)| *place);
-    assert_eq!(places, desk.rows());
+    assert_eq!(places, controls.rows());
     assert!(places.iter().map(|(_, place)| *place).eq(1..=told[0]));
     let status = raffle.status();
     assert_eq!((status.count, status.limit, status.closed), (told[0], seats, told[0] == seats));
@@ -85,7 +85,7 @@ fn one_entry_per_applicant() {
 
 #[test]
 fn the_first_fifteen_of_one_gate() {
-    let (ledger, desk) = book();
+    let (ledger, controls) = book();
     let queue = DrainQueue::new();
     let raffle = Admission::builder(ledger, 15)
         .group_time(Duration::MAX)
@@ -100,14 +100,14 @@ fn the_first_fifteen_of_one_gate() {
             Err(why) => assert!(id >= 15 && matches!(why, Refused::Closed { .. }), "{id}: {why}"),
         }
     }
-    assert!(desk.rows().into_iter().eq((0..15).map(|id| (id, id + 1))));
-    desk.check();
+    assert!(controls.rows().into_iter().eq((0..15).map(|id| (id, id + 1))));
+    controls.check();
 }
 
 #[test]
 fn who_comes_later_enters_later() {
     must_end(|| {
-        let (ledger, desk) = book();
+        let (ledger, controls) = book();
         let raffle = Admission::open(ledger, 10_000).unwrap();
         thread::scope(|s| {
             for thread in 0..4 {
@@ -124,14 +124,14 @@ fn who_comes_later_enters_later() {
                 });
             }
         });
-        assert_eq!(desk.rows().len(), 2_000);
-        desk.check();
+        assert_eq!(controls.rows().len(), 2_000);
+        controls.check();
     });
 }
 
 #[test]
 fn one_commit_serves_a_pass() {
-    let (ledger, desk) = book();
+    let (ledger, controls) = book();
     let queue = DrainQueue::new();
     let raffle = Admission::builder(ledger, 1_000)
         .group_time(Duration::MAX)
@@ -142,42 +142,46 @@ fn one_commit_serves_a_pass() {
     assert!(all.iter().all(|apply| !apply.is_ready()));
     queue.run_until_idle();
     assert!(all.iter().all(|apply| apply.is_ready()));
-    assert_eq!(desk.disk().commits, [200]);
+    assert_eq!(controls.disk().commits, [200]);
     // Who is in already costs nothing.
     let again: Vec<_> = (0..200).map(|id| raffle.apply(id, Limits::NONE)).collect();
     queue.run_until_idle();
     for apply in again {
         assert!(matches!(apply.wait(), Err(Refused::Duplicate { .. })));
     }
-    assert_eq!((desk.count(Call::Begin), desk.count(Call::RollBack)), (1, 0));
-    desk.check();
+    assert_eq!((controls.count(Call::Begin), controls.count(Call::RollBack)), (1, 0));
+    controls.check();
 }
 
 #[test]
 fn a_pass_is_no_longer_than_the_group() {
-    let (ledger, desk) = book();
+    let (ledger, controls) = book();
     let queue = DrainQueue::new();
     let raffle =
         Admission::builder(ledger, 95).group(10).group_time(Duration::MAX).executor(queue.handle());
     let raffle = raffle.open().unwrap();
     let all: Vec<_> = (0..100).map(|id| raffle.apply(id, Limits::NONE)).collect();
     queue.run_until_idle();
-    assert_eq!(desk.disk().commits.iter().sum::<usize>(), 95);
-    assert!(desk.disk().commits.iter().all(|size| *size <= 10), "{:?}", desk.disk().commits);
+    assert_eq!(controls.disk().commits.iter().sum::<usize>(), 95);
+    assert!(
+        controls.disk().commits.iter().all(|size| *size <= 10),
+        "{:?}",
+        controls.disk().commits
+    );
     assert_eq!(all.into_iter().filter_map(|apply| apply.wait().ok()).count(), 95);
-    desk.check();
+    controls.check();
 }
 
 /// A caller that waits for the limit drains all that is before it: the budget does not end that.
 #[test]
 fn a_group_ends_for_callers_that_wait_too() {
     must_end(|| {
-        let (ledger, desk) = book();
+        let (ledger, controls) = book();
         let raffle = Admission::builder(ledger, 10_000).group(10).open().unwrap();
         let (inside, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
         let (first, then) = (inside.clone(), go_on.clone());
         let mut times = 0;
-        desk.plan(move |call| {
+        controls.plan(move |call| {
             if call == Call::Enter(0) && times == 0 {
                 times = 1;
                 first.wait();
@@ -195,16 +199,20 @@ fn a_group_ends_for_callers_that_wait_too() {
             limit.join().unwrap();
             assert!(rest.into_iter().all(|apply| apply.wait().is_ok()));
         });
-        assert!(desk.disk().commits.iter().all(|size| *size <= 10), "{:?}", desk.disk().commits);
-        assert_eq!(desk.rows().len(), 200);
-        desk.check();
+        assert!(
+            controls.disk().commits.iter().all(|size| *size <= 10),
+            "{:?}",
+            controls.disk().commits
+        );
+        assert_eq!(controls.rows().len(), 200);
+        controls.check();
     });
 }
 
 #[test]
 fn rows_beyond_the_limit_are_closed() {
-    let (ledger, desk) = book();
-    desk.disk().rows = (0..8).map(|id| (id, id + 1)).collect();
+    let (ledger, controls) = book();
+    controls.disk().rows = (0..8).map(|id| (id, id + 1)).collect();
     let raffle = Admission::open(ledger, 7).unwrap();
     let status = raffle.status();
     assert_eq!((status.count, status.limit, status.closed), (8, 7, true));
@@ -212,19 +220,19 @@ fn rows_beyond_the_limit_are_closed() {
     let told = [3, 100].map(|id| raffle.apply(id, Limits::NONE).wait());
     assert!(matches!(told[0], Err(Refused::Duplicate { place: 4 })));
     assert!(matches!(told[1], Err(Refused::Closed { limit: 7 })));
-    assert_eq!(desk.rows().len(), 8);
+    assert_eq!(controls.rows().len(), 8);
 }
 
 #[test]
 fn it_goes_on_where_the_book_ends() {
-    let (ledger, desk) = book();
-    desk.disk().rows = vec![(5, 1), (6, 4)];
+    let (ledger, controls) = book();
+    controls.disk().rows = vec![(5, 1), (6, 4)];
     let raffle = Admission::open(ledger, 4).unwrap();
     let again = raffle.apply(6, Limits::NONE).wait();
     assert!(matches!(again, Err(Refused::Duplicate { place: 4 })));
     assert_eq!(raffle.apply(7, Limits::NONE).wait().unwrap().place, 5);
     assert_eq!(raffle.status().ratio, 0.75);
-    desk.check();
+    controls.check();
 }
 
 #[test]
@@ -237,7 +245,7 @@ fn two_admissions_are_independent() {
 
 #[test]
 fn a_limit_moves_until_it_is_reached() {
-    let (ledger, desk) = book();
+    let (ledger, controls) = book();
     let raffle = Admission::open(ledger, 2).unwrap();
     raffle.apply(1, Limits::NONE).wait().unwrap();
     raffle.set_limit(3).unwrap();
@@ -248,14 +256,14 @@ fn a_limit_moves_until_it_is_reached() {
     assert!(raffle.status().closed);
     assert!(raffle.set_limit(100).is_err());
     assert!(matches!(raffle.apply(3, Limits::NONE).wait(), Err(Refused::Closed { limit: 1 })));
-    assert_eq!(desk.rows().len(), 2);
+    assert_eq!(controls.rows().len(), 2);
 }
 
 /// Those that applied before another limit are decided by the old one, and close by it.
 #[test]
 fn a_limit_is_for_those_that_come_after_it() {
     must_end(|| {
-        let (ledger, desk) = book();
+        let (ledger, controls) = book();
         let queue = DrainQueue::new();
         let raffle = Admission::builder(ledger, 2).executor(queue.handle()).open().unwrap();
         let all = [1, 2, 3].map(|id| raffle.apply(id, Limits::NONE));
@@ -269,6 +277,6 @@ fn a_limit_is_for_those_that_come_after_it() {
         let [one, two, three] = all.map(|apply| apply.wait());
         assert!(one.is_ok() && two.is_ok());
         assert!(matches!(three, Err(Refused::Closed { limit: 2 })));
-        assert!(raffle.status().closed && desk.rows().len() == 2);
+        assert!(raffle.status().closed && controls.rows().len() == 2);
     });
 }

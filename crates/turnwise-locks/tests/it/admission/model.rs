@@ -77,8 +77,8 @@ proptest! {
 
     #[test]
     fn it_does_what_a_list_does(steps in steps(), limit in 0..12_u64, group in 1..9_usize) {
-        let (ledger, desk) = book();
-        desk.plan(|call| match call {
+        let (ledger, controls) = book();
+        controls.plan(|call| match call {
             Call::Enter(id) if panics(id) => Fate::PanicAfter,
             Call::Enter(id) if fails(id) => Fate::Error,
             _ => Fate::Good,
@@ -132,9 +132,9 @@ proptest! {
                 let status = raffle.status();
                 prop_assert_eq!(status.count, model.seats.len() as u64);
                 prop_assert_eq!((status.limit, status.closed), (model.limit, model.closed));
-                desk.check();
+                controls.check();
                 let seats = model.seats.iter().zip(1..).map(|(id, place)| (*id, place));
-                prop_assert!(desk.rows().into_iter().eq(seats));
+                prop_assert!(controls.rows().into_iter().eq(seats));
             }
         }
     }

@@ -12,21 +12,21 @@ use turnwise::{Clock, VirtualClock};
 use turnwise_locks::Limits;
 use turnwise_locks::admission::{Admission, Refused};
 
-use super::book::{Call, Desk, Fate, Raffle, book};
+use super::book::{Call, Controls, Fate, Raffle, book};
 use crate::common::{Wakes, must_end, poll, until};
 
 const MS: Duration = Duration::from_millis(1);
 
 struct Setting {
     raffle: Raffle,
-    desk: Desk,
+    controls: Controls,
     queue: DrainQueue,
     clock: VirtualClock,
     timers: Timers,
 }
 
 fn setting(limit: u64) -> Setting {
-    let (ledger, desk) = book();
+    let (ledger, controls) = book();
     let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
     let timers = Timers::by_hand(clock.clone());
     let raffle = Admission::builder(ledger, limit)
@@ -35,14 +35,14 @@ fn setting(limit: u64) -> Setting {
         .timers(timers.clone())
         .open()
         .unwrap();
-    Setting { raffle, desk, queue, clock, timers }
+    Setting { raffle, controls, queue, clock, timers }
 }
 
 /// 100 threads, an entry takes 66.7 ms, each waits so long: how many are in. All are answered.
 fn a_hundred(wait: Duration) -> usize {
-    let Setting { raffle, desk, queue, clock, .. } = setting(100);
+    let Setting { raffle, controls, queue, clock, .. } = setting(100);
     let service = clock.clone();
-    desk.plan(move |call| {
+    controls.plan(move |call| {
         if let Call::Enter(_) = call {
             service.advance(Duration::from_micros(66_700));
         }
@@ -65,9 +65,9 @@ fn a_hundred(wait: Duration) -> usize {
         }
     }
     let entered = told.iter().filter(|told| told.is_ok()).count();
-    assert_eq!(entered, desk.rows().len());
+    assert_eq!(entered, controls.rows().len());
     assert_eq!(entered as u64, raffle.status().count);
-    desk.check();
+    controls.check();
     entered
 }
 
@@ -86,23 +86,23 @@ fn all_hundred_in_ten_seconds() {
 
 #[test]
 fn whose_turn_comes_too_late_is_not_entered() {
-    let Setting { raffle, desk, queue, clock, .. } = setting(10);
+    let Setting { raffle, controls, queue, clock, .. } = setting(10);
     let late = raffle.apply(1, Limits::wait(5 * MS));
     let good = raffle.apply(2, Limits::wait(50 * MS));
     clock.advance(7 * MS);
     queue.run_until_idle();
     assert!(matches!(late.wait(), Err(Refused::TimedOut { waited }) if waited == 7 * MS));
     assert_eq!(good.wait().unwrap().place, 1);
-    assert_eq!(desk.rows(), [(2, 1)]);
+    assert_eq!(controls.rows(), [(2, 1)]);
 }
 
 /// Once its turn has begun in time, an applicant gets the true answer, however long that takes.
 #[test]
 fn what_has_begun_is_waited_for() {
     for at in [Call::Enter(1), Call::Commit] {
-        let Setting { raffle, desk, queue, clock, .. } = setting(10);
+        let Setting { raffle, controls, queue, clock, .. } = setting(10);
         let slow = clock.clone();
-        desk.plan(move |call| {
+        controls.plan(move |call| {
             if call == at {
                 slow.advance(60 * MS);
             }
@@ -116,14 +116,14 @@ fn what_has_begun_is_waited_for() {
         clock.wait_for_sleepers(1);
         queue.run_until_idle();
         assert_eq!(entrant.join().unwrap().unwrap().place, 1);
-        assert_eq!(desk.rows(), [(1, 1)]);
+        assert_eq!(controls.rows(), [(1, 1)]);
     }
 }
 
 #[test]
 fn who_gives_up_in_time_is_not_entered() {
     must_end(|| {
-        let Setting { raffle, desk, queue, clock, .. } = setting(10);
+        let Setting { raffle, controls, queue, clock, .. } = setting(10);
         let entrant = {
             let raffle = raffle.clone();
             thread::spawn(move || raffle.apply(1, Limits::wait(5 * MS)).wait())
@@ -134,7 +134,7 @@ fn who_gives_up_in_time_is_not_entered() {
         let told = entrant.join().unwrap();
         assert!(matches!(told, Err(Refused::TimedOut { waited }) if waited == 5 * MS));
         queue.run_until_idle();
-        assert!(desk.rows().is_empty() && desk.count(Call::Begin) == 0);
+        assert!(controls.rows().is_empty() && controls.count(Call::Begin) == 0);
     });
 }
 
@@ -143,10 +143,10 @@ fn who_gives_up_in_time_is_not_entered() {
 fn a_drop_at_each_stage() {
     must_end(|| {
         for at in [None, Some(Call::Enter(1)), Some(Call::Commit)] {
-            let Setting { raffle, desk, queue, .. } = setting(10);
+            let Setting { raffle, controls, queue, .. } = setting(10);
             let (inside, entered) = mpsc::channel();
             let (leave, left) = mpsc::channel::<()>();
-            desk.plan(move |call| {
+            controls.plan(move |call| {
                 if at == Some(call) {
                     inside.send(()).unwrap();
                     left.recv().unwrap();
@@ -157,7 +157,7 @@ fn a_drop_at_each_stage() {
             if at.is_none() {
                 drop(apply);
                 queue.run_until_idle();
-                assert!(desk.rows().is_empty() && desk.count(Call::Begin) == 0);
+                assert!(controls.rows().is_empty() && controls.count(Call::Begin) == 0);
                 continue;
             }
             thread::scope(|s| {
@@ -170,9 +170,9 @@ fn a_drop_at_each_stage() {
                 leave.send(()).unwrap();
                 run.join().unwrap();
             });
-            assert_eq!(desk.rows(), [(1, 1)]);
+            assert_eq!(controls.rows(), [(1, 1)]);
             assert_eq!(raffle.status().count, 1);
-            desk.check();
+            controls.check();
         }
     });
 }
@@ -180,10 +180,10 @@ fn a_drop_at_each_stage() {
 #[test]
 fn nobody_is_told_before_the_commit() {
     must_end(|| {
-        let Setting { raffle, desk, queue, .. } = setting(1);
+        let Setting { raffle, controls, queue, .. } = setting(1);
         let (inside, committing) = mpsc::channel();
         let (go_on, told) = mpsc::channel::<()>();
-        desk.plan(move |call| {
+        controls.plan(move |call| {
             if call == Call::Commit {
                 inside.send(()).unwrap();
                 told.recv().unwrap();
@@ -223,7 +223,7 @@ fn a_task_is_woken_once_with_its_answer() {
 
 #[test]
 fn a_task_is_woken_at_its_limit() {
-    let Setting { raffle, desk, queue, clock, timers } = setting(10);
+    let Setting { raffle, controls, queue, clock, timers } = setting(10);
     let wakes = Wakes::new();
     let mut apply = raffle.apply(1, Limits::wait(5 * MS));
     assert!(poll(&mut apply, &wakes.waker()).is_none());
@@ -233,7 +233,7 @@ fn a_task_is_woken_at_its_limit() {
     let told = poll(&mut apply, &wakes.waker()).unwrap();
     assert!(matches!(told, Err(Refused::TimedOut { .. })));
     queue.run_until_idle();
-    assert!(desk.rows().is_empty());
+    assert!(controls.rows().is_empty());
     assert!(timers.is_empty());
 }
 
@@ -249,12 +249,12 @@ fn a_wait_keeps_the_place() {
 
 #[test]
 fn no_wait_is_refused_if_its_turn_does_not_come() {
-    let Setting { raffle, queue, clock, desk, .. } = setting(10);
+    let Setting { raffle, queue, clock, controls, .. } = setting(10);
     let late = raffle.apply(1, Limits::wait(Duration::ZERO));
     clock.advance(MS);
     assert!(matches!(late.wait(), Err(Refused::Busy)));
     queue.run_until_idle();
-    assert!(desk.rows().is_empty());
+    assert!(controls.rows().is_empty());
 }
 
 #[test]
@@ -278,9 +278,9 @@ fn a_lease_is_refused() {
 
 #[test]
 fn a_turn_that_is_not_to_be_expected() {
-    let Setting { raffle, desk, queue, clock, .. } = setting(1_000);
+    let Setting { raffle, controls, queue, clock, .. } = setting(1_000);
     let slow = clock.clone();
-    desk.plan(move |call| {
+    controls.plan(move |call| {
         match call {
             Call::Enter(_) => slow.advance(10 * MS),
             Call::Commit => slow.advance(100 * MS),
@@ -305,7 +305,7 @@ fn a_turn_that_is_not_to_be_expected() {
     queue.run_until_idle();
     assert!(free.wait().is_ok());
     assert!(second.wait().is_ok());
-    assert_eq!(desk.count(Call::Enter(201)), 0);
+    assert_eq!(controls.count(Call::Enter(201)), 0);
 }
 
 /// A clock that panics has no limits, and does no harm.
@@ -318,11 +318,11 @@ fn a_clock_that_panics_is_no_limit() {
             panic!("no time")
         }
     }
-    let (ledger, desk) = book();
+    let (ledger, controls) = book();
     let raffle = Admission::builder(ledger, 2).clock(Broken).open().unwrap();
     assert_eq!(raffle.apply(1, Limits::wait(MS)).wait().unwrap().place, 1);
     assert_eq!(raffle.apply(2, Limits::wait(MS).refuse_early()).wait().unwrap().place, 2);
-    desk.check();
+    controls.check();
 }
 
 /// A clock that panics once shows its last time: a task is woken at its limit all the same.
@@ -363,12 +363,12 @@ fn a_clock_that_panics_once_changes_no_limit() {
 /// Entries that are slow are not committed all together: those that are in learn of it.
 #[test]
 fn a_pass_is_no_longer_than_it_may_be() {
-    let (ledger, desk) = book();
+    let (ledger, controls) = book();
     let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
     let raffle = Admission::builder(ledger, 100).group_time(30 * MS).clock(clock.clone());
     let raffle = raffle.executor(queue.handle()).open().unwrap();
     let slow = clock.clone();
-    desk.plan(move |call| {
+    controls.plan(move |call| {
         if let Call::Enter(_) = call {
             slow.advance(10 * MS);
         }
@@ -376,7 +376,7 @@ fn a_pass_is_no_longer_than_it_may_be() {
     });
     let all: Vec<_> = (0..10).map(|id| raffle.apply(id, Limits::NONE)).collect();
     queue.run_until_idle();
-    assert_eq!(desk.disk().commits, [3, 3, 3, 1]);
+    assert_eq!(controls.disk().commits, [3, 3, 3, 1]);
     assert!(all.iter().all(|apply| apply.is_ready()));
-    desk.check();
+    controls.check();
 }
