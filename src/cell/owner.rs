@@ -155,6 +155,18 @@ impl<S> Strong<S> {
         }
     }
 
+    /// Runs `f` on the state, by the owner of this mailbox, between two turns.
+    ///
+    /// # Panics
+    /// If it is another mailbox's owner, or the actor has ended.
+    pub(crate) fn with_state<R>(&self, owner: &mut Owner, f: impl FnOnce(&mut S) -> R) -> R {
+        assert!(owner.own.cell.addr() == self.addr(), "the owner of another mailbox");
+        assert!(!owner.has_ended(), "the state is gone");
+        // SAFETY: HEADER-1: this is the owner, and no turn is under way, so the state is in the
+        // cell, and nothing borrows it. It is an S, as this handle says.
+        unsafe { Cell::with_state(owner.own.cell.as_ptr(), f) }
+    }
+
     /// Raises CLOSED or ORPHAN; `None` if that was raised already, or `only_if_idle` and it is not.
     pub(crate) fn raise(&self, flag: u64, entry: Entry, only_if_idle: bool) -> Option<Owed> {
         raise(&self.ptr(), flag, entry, only_if_idle)

@@ -6,18 +6,15 @@
 //! - SEND-1: it fails as busy only if the mailbox was not idle. An entry that is out and stale is
 //!   no work, and neither is one that is used up meanwhile.
 
-use std::convert::Infallible;
-
 use super::with::returned;
 use crate::cell::owner::ClaimedBy;
 use crate::cell::refs::Strong;
 use crate::error::{Reason, SendError};
-use crate::mailbox::node::NodePtr;
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
-use crate::panic;
 use crate::thread::context::{Depth, Local, with_local};
 use crate::turn::deferred::drain;
-use crate::turn::envelope::borrowed::{Borrowed, Outcome};
+use crate::turn::run::run_alone;
+use crate::turn::run_list::settle;
 
 impl<S: 'static> Strong<S> {
     /// Runs a closure if the mailbox is idle and may be run here; else it comes back.
@@ -38,7 +35,7 @@ impl<S: 'static> Strong<S> {
                 Ok(claimed) if on_the_spot => {
                     Ok(returned(self.run_claimed(local, Depth::Any, claimed, |state, _| f(state))))
                 }
-                Ok(claimed) => self.run_first(local, claimed, f),
+                Ok(claimed) => self.run_alone(local, claimed, f),
                 Err(seen) => Err(self.header().refused(
                     1,
                     f,
@@ -48,30 +45,29 @@ impl<S: 'static> Strong<S> {
         })
     }
 
-    /// Runs a closure as the first turn of a drain: something is done around it.
-    fn run_first<F, R>(&self, local: &Local, claimed: ClaimedBy<S>, f: F) -> Result<R, SendError<F>>
+    /// Runs a closure as a batch of its own: something is done around it.
+    fn run_alone<F, R>(&self, local: &Local, claimed: ClaimedBy<S>, f: F) -> Result<R, SendError<F>>
     where
         F: FnOnce(&mut S) -> R,
     {
-        let ((f, result), outcome) = panic::owning((Some(f), None), |(f, result)| {
-            let mut call = |state: &mut S| *result = f.take().map(|f| f(state));
-            let drains = |node: NodePtr, _: &Borrowed<'_, S>| {
-                let mut owner = claimed.into_owner();
-                owner.put_first(node);
-                drain(local, owner);
-                Ok::<(), Infallible>(())
-            };
-            // SAFETY: this thread is the owner, and a drain runs its first turn, or gives it back.
-            let Ok(outcome) = unsafe { Borrowed::lend_here(&mut call, drains) };
-            outcome
+        let (mut owner, mut f) = (claimed.into_owner(), Some(f));
+        let ran = local.enter(&mut owner, |owner| {
+            run_alone(owner, |owner| {
+                let f = f.take().expect("a closure is run once");
+                self.with_state(owner, f)
+            })
         });
-        match (outcome, f, result) {
-            (Outcome::Panicked(payload), ..) => std::panic::resume_unwind(payload),
-            (Outcome::NotRun(reason), Some(f), _) => {
-                Err(SendError::new(f, reason, self.header().who()))
+        // Nothing has come meanwhile, most likely. A restart that is to come counts as a message.
+        match owner.release_guess() {
+            Ok(()) => settle(local),
+            Err((owner, _)) => drain(local, owner),
+        }
+        match ran {
+            Some(ran) => Ok(returned(ran)),
+            None => {
+                let f = f.take().expect("a closure that was not run");
+                Err(self.header().refused(1, f, self.reason(Refusal::Closed)))
             }
-            (_, _, Some(result)) => Ok(result),
-            _ => unreachable!("a closure that has run has a result"),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::cell::owner::Owed;
 use crate::cell::refs::Strong;
 use crate::error::{AskError, Reason};
 use crate::mailbox::list::Links;
+use crate::mailbox::node::{NodeOf, NodePtr};
 use crate::mailbox::word::{Entry, Snapshot};
 use crate::panic::{self, Payload};
 use crate::pool::{Reserved, WouldBlock, reserve};
@@ -106,17 +107,24 @@ impl<S: 'static> Strong<S> {
             drop(reserved);
             return self.lend_inside(local, seen, entry, call);
         }
-        let outcome = Borrowed::lend(call, |node, message| {
-            let owed =
-                self.put(local, seen, Links::one(node), entry).map_err(|(_, reason)| reason)?;
-            self.discharge_for(local, owed, &|| message.is_done());
-            // A caller that may not sleep has drained until its message was done.
-            if !message.is_done() {
-                wait_for(local, message, reserved.ok());
-            }
-            Ok(())
-        });
-        match outcome.map_err(|reason| self.refused(reason))? {
+        let mut own = NodeOf::in_frame(Borrowed::new(call));
+        let frame = &raw mut own;
+        let node = NodePtr::of_frame(frame);
+        // SAFETY: ENVELOPE-2: the frame is ours until the push, and from then on both sides use
+        // this one pointer.
+        let message = unsafe { &*NodeOf::message(frame) };
+        let owed = self.put(local, seen, Links::one(node), entry);
+        // The frame is ours again.
+        let owed = owed.map_err(|(_links, reason)| self.refused(reason))?;
+        // Leaving this frame before the message is done would leave a dangling node in the mailbox.
+        let stay = AbortOnUnwind;
+        self.discharge_for(local, owed, &|| message.is_done());
+        // A caller that may not sleep has drained until its message was done.
+        if !message.is_done() {
+            wait_for(local, message, reserved.ok());
+        }
+        std::mem::forget(stay);
+        match message.take() {
             Outcome::Returned => Ok(()),
             Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
             Outcome::NotRun(reason) => Err(self.header().not_run(reason)),
@@ -161,4 +169,13 @@ fn wait_for<S>(local: &Local, message: &Borrowed<'_, S>, reserved: Option<Reserv
 #[inline(always)]
 pub(super) fn returned<R>(ran: Result<R, Payload>) -> R {
     ran.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+}
+
+/// Aborts when it is dropped: the frame it guards must not be left.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
 }

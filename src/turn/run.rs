@@ -132,6 +132,25 @@ pub(super) fn drive_panicked(
     });
 }
 
+/// Runs one turn of an owner that has nothing else to run, and ends the batch with it. Nothing if
+/// the actor was stopped before.
+pub(crate) fn run_alone<R>(
+    owner: &mut Owner,
+    turn: impl FnOnce(&mut Owner) -> R,
+) -> Option<Result<R, Payload>> {
+    let mut observed = owner.header().config().is_observed().then(Observed::default);
+    if owner.is_stopped() {
+        return None;
+    }
+    if let Some(observed) = &mut observed {
+        observed.takes_up(owner.header(), true);
+    }
+    let ran = panic::catch(|| turn(owner));
+    let backoff = ran.as_ref().err().and_then(|payload| owner.recover(payload, true));
+    end_batch(observed.as_mut(), owner, backoff);
+    Some(ran)
+}
+
 /// Ends a batch, and has a restart that is due after it come first in the next one.
 #[inline]
 fn end_batch(observed: Option<&mut Observed>, owner: &mut Owner, mut backoff: Option<Duration>) {

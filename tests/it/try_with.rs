@@ -29,6 +29,21 @@ fn spawned<S: Send + 'static>(builder: ActorBuilder<S>, state: S) -> Actor<S> {
 }
 
 #[test]
+fn attempts_take_no_room_and_make_none() {
+    let bounded = || Actor::builder().capacity(2, Overflow::Reject);
+    let hooked = bounded().on_batch_end(|_, _| ());
+    for builder in [bounded(), bounded().counted(true), hooked] {
+        let actor = spawned(builder, 0);
+        (0..5).for_each(|_| actor.try_with(|n| *n += 1).unwrap());
+        let held = Held::hold(&actor);
+        (0..2).for_each(|_| actor.send(|n| *n += 1).unwrap());
+        assert_eq!(actor.send(|n| *n += 1).unwrap_err().into_reason(), Reason::Full);
+        held.let_go();
+        assert_eq!(actor.with(|n| *n), Ok(7));
+    }
+}
+
+#[test]
 fn idle_actor_runs_it_here() {
     let n = Actor::new(1);
     let (seen, count) = (Rc::new(Cell::new(0)), Cell::new(0));

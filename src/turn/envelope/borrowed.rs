@@ -10,7 +10,7 @@
 use super::{Call, why_not};
 use crate::cell::resident::Place;
 use crate::error::Reason;
-use crate::mailbox::node::{Envelope, NodeOf, NodePtr, VTable};
+use crate::mailbox::node::{Envelope, VTable};
 use crate::panic::Payload;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Release};
@@ -21,14 +21,11 @@ const OPEN: u32 = 0;
 const ASLEEP: u32 = 1;
 const DONE: u32 = 2;
 
-/// A closure, and the place of its result, that lie in the caller's frame.
-type Job<'a, S> = &'a mut dyn FnMut(&mut S);
-
 /// A closure in the frame of a caller that waits.
 pub(crate) struct Borrowed<'a, S> {
     state: AtomicU32,
     sleeper: UnsafeCell<Option<Thread>>,
-    job: UnsafeCell<Option<Job<'a, S>>>,
+    job: UnsafeCell<Option<Call<'a, S>>>,
     outcome: UnsafeCell<Option<Outcome>>,
 }
 
@@ -40,41 +37,13 @@ pub(crate) enum Outcome {
 }
 
 impl<'a, S> Borrowed<'a, S> {
-    /// Makes a message of `job` in this frame. `wait` puts its node into a mailbox and returns when
-    /// it is done, or fails and has put it nowhere.
-    pub(crate) fn lend<E>(
-        job: Call<'a, S>,
-        wait: impl FnOnce(NodePtr, &Self) -> Result<(), E>,
-    ) -> Result<Outcome, E> {
-        // SAFETY: it may be called on any thread.
-        unsafe { Self::lend_here(job, wait) }
-    }
-
-    /// [`lend`](Self::lend) of one that may be bound to this thread.
-    ///
-    /// # Safety
-    /// No other thread runs the message.
-    pub(crate) unsafe fn lend_here<E>(
-        job: Job<'a, S>,
-        wait: impl FnOnce(NodePtr, &Self) -> Result<(), E>,
-    ) -> Result<Outcome, E> {
-        let mut own = NodeOf::in_frame(Borrowed {
+    pub(crate) fn new(job: Call<'a, S>) -> Self {
+        Borrowed {
             state: AtomicU32::new(OPEN),
             sleeper: UnsafeCell::new(None),
             job: UnsafeCell::new(Some(job)),
             outcome: UnsafeCell::new(None),
-        });
-        let frame = &raw mut own;
-        let node = NodePtr::of_frame(frame);
-        // SAFETY: ENVELOPE-2: the frame is ours until the push, and from then on both sides use
-        // this one pointer.
-        let message = unsafe { &*NodeOf::message(frame) };
-        // Leaving this frame before the message is done would leave a dangling node in the mailbox.
-        let stay = AbortOnUnwind;
-        let waited = wait(node, message);
-        let outcome = waited.map(|()| message.take());
-        std::mem::forget(stay);
-        outcome
+        }
     }
 
     /// True if it is done: the frame is the caller's own again.
@@ -91,9 +60,8 @@ impl<'a, S> Borrowed<'a, S> {
         self.state.compare_exchange(OPEN, ASLEEP, Release, Acquire).is_ok()
     }
 
-    /// Takes the outcome.
-    fn take(&self) -> Outcome {
-        assert!(self.is_done(), "a message that is not done");
+    /// Takes the outcome, after [`is_done`](Self::is_done).
+    pub(crate) fn take(&self) -> Outcome {
         // SAFETY: ENVELOPE-2: done, so the frame is the caller's.
         self.outcome
             .with_mut(|slot| unsafe { (*slot).take() })
@@ -158,13 +126,4 @@ impl<'a, S> Borrowed<'a, S> {
 
 impl<S> Envelope for Borrowed<'_, S> {
     const VTABLE: &'static VTable = &VTable::of::<Self>(Self::run, Self::discard, Self::panicked);
-}
-
-/// Aborts when it is dropped: the frame it guards must not be left.
-struct AbortOnUnwind;
-
-impl Drop for AbortOnUnwind {
-    fn drop(&mut self) {
-        std::process::abort();
-    }
 }
