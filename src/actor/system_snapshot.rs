@@ -124,7 +124,7 @@ impl SystemSnapshot {
 /// The widest that a name is shown.
 const WIDEST: usize = 40;
 
-/// The text of a user's in one line, whatever it has of control characters.
+/// A user's text in one line: control characters are escaped.
 fn in_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for char in text.chars() {

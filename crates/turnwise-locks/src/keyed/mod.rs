@@ -1297,8 +1297,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> KeyedBuilder<K, S>
     /// It is called in a turn of the key, so nothing else of the key runs meanwhile: as the last
     /// part of the last use, on the thread that ran that. A run that comes by then waits, and gets
     /// a fresh state. A state that is kept when the registry is shut down or dropped ends on that
-    /// thread, and no run of the key follows it. A key that has never run has no state, and so no
-    /// end.
+    /// thread, or after the turn that the thread is inside of, and no run of the key follows it. A
+    /// key that has never run has no state, and so no end.
     ///
     /// A panic in it is caught and ignored. As a closure of the key, it may use other keys, must
     /// not wait for its own ([`NotStarted::Deadlock`]), and may start a run of that, which comes
