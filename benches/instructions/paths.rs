@@ -13,7 +13,9 @@ use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use gungraun::{library_benchmark, library_benchmark_group, main};
+use gungraun::{
+    Callgrind, EntryPoint, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
+};
 use parking_lot::Mutex;
 use turnwise::executor::DrainQueue;
 use turnwise::{Actor, Budget, Context, Handler, Overflow, Reply, Spawner};
@@ -318,19 +320,13 @@ fn send_many(counter: Actor<Counter>) -> Actor<Counter> {
     counter
 }
 
-/// A turn that sends. Created here, because a function that has the name of a path, and is called,
-/// is not counted.
-fn sends(to: &Actor<Counter>) -> impl FnOnce(&mut Counter) + use<'_> {
-    move |_| add(black_box(to))
-}
-
 // A turn of the first sends to the second, which is idle: it is listed, and run when that turn is
 // over.
 #[library_benchmark]
 #[bench::of_another(idle(), warm(2 * TIMES))]
 fn send_in_turn(from: Actor<Counter>, to: Actor<Counter>) -> (Actor<Counter>, Actor<Counter>) {
     for _ in 0..TIMES {
-        let turn = black_box(&from).with(sends(&to));
+        let turn = black_box(&from).with(|_| add(black_box(&to)));
         turn.expect("it is open");
     }
     (from, to)
@@ -423,28 +419,47 @@ fn send_refused(full: Busy) -> Busy {
     full
 }
 
-library_benchmark_group!(
-    name = paths;
-    benchmarks =
-        lock_and_unlock,
-        send,
-        with,
-        call_and_wait,
-        run_and_wait,
-        wake,
-        tell,
-        send_to_busy,
-        send_and_run,
-        send_to_self,
-        send_many,
-        send_in_turn,
-        hop,
-        ask_by_message,
-        hand_over,
-        create_and_drop,
-        create_from_spawner,
-        clone_and_drop,
-        send_refused
+/// The benchmarks of these names, each of which counts while its own function is on the stack.
+///
+/// By default gungraun begins and ends the count at each function whose name contains that of the
+/// benchmark. Closures of the function, and drops of them, have such names: they would be counted
+/// if they are inlined, and with all that they call not counted if they are not.
+macro_rules! paths {
+    ($($path:ident),* $(,)?) => {
+        library_benchmark_group!(name = paths; benchmarks = $($path),*);
+
+        fn config() -> LibraryBenchmarkConfig {
+            let entries = [$(concat!(
+                "--toggle-collect=paths::", stringify!($path),
+                "::__gungraun_wrapper_mod::", stringify!($path),
+            )),*];
+            let mut callgrind = Callgrind::with_args(entries);
+            callgrind.entry_point(EntryPoint::None);
+            LibraryBenchmarkConfig::default().tool(callgrind).clone()
+        }
+    };
+}
+
+paths!(
+    lock_and_unlock,
+    send,
+    with,
+    call_and_wait,
+    run_and_wait,
+    wake,
+    tell,
+    send_to_busy,
+    send_and_run,
+    send_to_self,
+    send_many,
+    send_in_turn,
+    hop,
+    ask_by_message,
+    hand_over,
+    create_and_drop,
+    create_from_spawner,
+    clone_and_drop,
+    send_refused,
 );
 
-main!(library_benchmark_groups = paths);
+main!(config = config(); library_benchmark_groups = paths);
