@@ -224,6 +224,7 @@ where
 }
 
 /// Sends a turn that may wait.
+#[inline]
 fn ask<S: Send + 'static, L: AsyncMessage<S> + Shown>(
     handle: &Strong<S>,
     message: L,

@@ -399,7 +399,7 @@ fn wait_slow<R, M>(inner: Inner<R, M>) -> Result<R, AskError> {
         Inner::Pending(asker, source) => {
             let waits = |(asker, source): &mut (_, Source)| source.wait_for(asker, None);
             match panic::owning((asker, source), waits).1 {
-                Ok(answer) => answer.unwrap_or(Err(AskError::Abandoned(ActorName::ANY))),
+                Ok(answer) => answer.unwrap_or_else(|| Err(AskError::Abandoned(ActorName::ANY))),
                 Err((error, _)) => Err(error),
             }
         }

@@ -238,18 +238,14 @@ impl<F: Question, R> Answerer<F, R> {
     /// The caller has made it done just now; the state was `before`.
     unsafe fn done(&self, before: u32) -> Option<Waiter> {
         let cell = &*self.0;
-        let mut waiter = None;
-        if before & WAITING != 0 {
-            // ONESHOT-3: done, and WAITING was set.
-            waiter = WaiterSlot(&cell.waiter).replace(None);
-        }
         let is_heard = before >= 2 * SIDE;
         if !is_heard {
             // SAFETY: ONESHOT-2: the asker had left before it was done.
             let unclaimed = cell.answer.with_mut(|slot| unsafe { (*slot).take() });
             panic::ignore(|| drop(unclaimed));
         }
-        waiter
+        // ONESHOT-3: done; the slot is this side's if WAITING was set.
+        if before & WAITING != 0 { WaiterSlot(&cell.waiter).replace(None) } else { None }
     }
 
     /// True if the asker has cancelled. Stale on return.

@@ -240,6 +240,7 @@ unsafe fn free<M: Suspends>(core: NonNull<Core>) {
 
 impl<S: Send + 'static, L: AsyncMessage<S>> Awaited<On<S, L>> {
     /// A turn to be pushed, and its asker: one allocation.
+    #[inline]
     pub(crate) fn new(message: L) -> (Self, Asker<L::Answer, L::Payload>) {
         Awaited::of(On(message, PhantomData))
     }
@@ -254,6 +255,7 @@ impl<S: Send + 'static, L: AsyncMessage<S>> Awaited<On<S, L>> {
 
 impl<M: Suspends> Awaited<M> {
     /// A turn of any actor, and its asker: one allocation.
+    #[inline]
     fn of(message: M) -> (Self, Asker<M::Answer, M::Payload>) {
         let core = Core::new(const { &TurnVTable { node: node::<M>, free: free::<M> } });
         let (answerer, asker) = oneshot(Turn { core, answerer: None, slot: Slot::new(message) });
