@@ -36,6 +36,7 @@ peers() {
 instructions() {
     need valgrind "valgrind and libc6-dbg"
     benches/instructions/gate.sh
+    benches/instructions/gate.sh --plain
 }
 
 parts "once actors peers instructions" "$@"
