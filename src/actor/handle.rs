@@ -5,7 +5,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use super::message::{Handler, Typed, closure_back, message_back};
+use super::message::{Handler, Typed};
 use super::outgoing;
 use super::reply;
 use super::snapshot::show;
@@ -82,8 +82,7 @@ impl<S: Send + 'static> Actor<S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        let message = Closure::new(message);
-        outgoing::send(&self.handle, message, By::Sender).map_err(closure_back)
+        outgoing::send(&self.handle, Closure::new(message), By::Sender)
     }
 
     /// Sends a typed message; as [`send`](Self::send) in every respect. What the handler returns is
@@ -117,8 +116,7 @@ impl<S: Send + 'static> Actor<S> {
     where
         S: Handler<M>,
     {
-        let message = Typed(message);
-        outgoing::send(&self.handle, message, By::Sender).map_err(message_back)
+        outgoing::send(&self.handle, Typed(message), By::Sender)
     }
 
     /// Sends a closure whose result comes back in a [`Reply`].
@@ -141,9 +139,7 @@ impl<S: Send + 'static> Actor<S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
         R: Send + 'static,
     {
-        let question = Closure::new(question);
-        let answer = outgoing::ask(&self.handle, question, By::Sender);
-        Reply::of(&self.handle, answer, drop)
+        outgoing::ask(&self.handle, Closure::new(question), By::Sender)
     }
 
     /// Sends a typed message whose result comes back in a [`Reply`]; as [`call`](Self::call) in
@@ -157,8 +153,7 @@ impl<S: Send + 'static> Actor<S> {
         M: Send + 'static,
         R: Send + 'static,
     {
-        let answer = outgoing::ask(&self.handle, Typed(message), By::Sender);
-        Reply::of(&self.handle, answer, |Typed(message)| message)
+        outgoing::ask(&self.handle, Typed(message), By::Sender)
     }
 
     /// Runs a closure on the state and waits for its result; the closure may borrow the caller's
@@ -259,10 +254,7 @@ impl<S: Send + 'static> Actor<S> {
         I: IntoIterator,
         I::Item: FnOnce(&mut S) + Send + 'static,
     {
-        let messages = messages.into_iter().map(Closure::new);
-        let sent = outgoing::send_many(&self.handle, messages);
-        let back = |messages: Vec<Closure<_, ()>>| messages.into_iter().map(|message| message.f);
-        sent.map_err(|error| error.map(|messages| back(messages).collect()))
+        outgoing::send_many(&self.handle, messages.into_iter().map(Closure::new))
     }
 
     /// The verbs of a handle, for messages that must never run in the call: for callers that hold a

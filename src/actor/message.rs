@@ -3,13 +3,12 @@
 use std::any::Any;
 use std::fmt;
 
-use super::outgoing::Shown;
+use super::outgoing::{Returned, Shown};
 use super::reply::promise_of;
 use super::{Actor, Promise, Reply, WeakActor};
 use crate::cell::config::Undelivered;
-use crate::cell::message::{Closure, Message};
+use crate::cell::message::Message;
 use crate::cell::resident::InTurn;
-use crate::error::SendError;
 
 /// Handles messages of type `M`.
 ///
@@ -135,20 +134,8 @@ impl<M> Shown for Typed<M> {
     type As = M;
 }
 
-impl<M> From<M> for Typed<M> {
-    fn from(message: M) -> Self {
-        Typed(message)
+impl<M> Returned for Typed<M> {
+    fn returned(self) -> M {
+        self.0
     }
-}
-
-/// A refused message, for its sender.
-#[cold]
-pub(super) fn message_back<M>(error: SendError<Typed<M>>) -> SendError<M> {
-    error.map(|Typed(message)| message)
-}
-
-/// A refused closure, for its sender.
-#[cold]
-pub(super) fn closure_back<F, R>(error: SendError<Closure<F, R>>) -> SendError<F> {
-    error.map(|closure| closure.f)
 }

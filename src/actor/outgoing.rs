@@ -4,11 +4,11 @@
 //! [`spans`]: super::spans
 
 #[cfg(feature = "tracing")]
-use super::spans::{self, Origin, Traced};
+use super::spans::{self, Origin};
+use super::Reply;
 use crate::cell::message::{Closure, Message};
 use crate::cell::refs::Strong;
-use crate::error::{AskError, Reason, SendError};
-use crate::send::message::Answer;
+use crate::error::{AskError, SendError};
 use crate::send::push::By;
 
 /// A message as the verbs make it.
@@ -21,18 +21,24 @@ impl<F, R> Shown for Closure<F, R> {
     type As = F;
 }
 
-/// Sends a message by an expression: as it is, or, to an actor that is traced, in its span, and
-/// then with what comes back taken out of that.
+/// A message that comes back to its sender if it is refused.
+pub(super) trait Returned: Shown {
+    fn returned(self) -> Self::As;
+}
+
+impl<F, R> Returned for Closure<F, R> {
+    fn returned(self) -> F {
+        self.f
+    }
+}
+
+/// Sends a message by an expression: as it is, or, to an actor that is traced, in its span.
 macro_rules! as_sent {
-    ($handle:expr, $message:ident => $send:expr) => {
-        $crate::actor::outgoing::as_sent!($handle, $message => $send, sent => sent)
-    };
-    ($handle:expr, $message:ident => $send:expr, $sent:ident => $back:expr) => {{
+    ($handle:expr, $message:ident => $send:expr) => {{
         #[cfg(feature = "tracing")]
         if let Some(origin) = $crate::actor::spans::origin($handle) {
             let $message = origin.of_message($message);
-            let $sent = $send;
-            return $back;
+            return $send;
         }
         $send
     }};
@@ -41,19 +47,24 @@ macro_rules! as_sent {
 pub(super) use as_sent;
 
 #[inline(always)]
-pub(super) fn send<S, L>(handle: &Strong<S>, message: L, by: By) -> Result<(), SendError<L>>
+pub(super) fn send<S, L>(handle: &Strong<S>, message: L, by: By) -> Result<(), SendError<L::As>>
 where
     S: 'static,
-    L: Message<S> + Shown,
+    L: Message<S> + Returned,
 {
-    as_sent!(
-        handle,
-        message => match by {
+    as_sent!(handle, message => {
+        let sent = match by {
             By::Sender => handle.send(message),
             By::Poster => handle.post(message),
-        },
-        sent => sent.map_err(|error| error.map(Traced::into_message))
-    )
+        };
+        sent.map_err(back)
+    })
+}
+
+/// A refused message, for its sender.
+#[cold]
+fn back<L: Returned>(error: SendError<L>) -> SendError<L::As> {
+    error.map(L::returned)
 }
 
 /// Sends many messages in one step.
@@ -61,36 +72,32 @@ where
 pub(super) fn send_many<S, L>(
     handle: &Strong<S>,
     messages: impl Iterator<Item = L>,
-) -> Result<(), SendError<Vec<L>>>
+) -> Result<(), SendError<Vec<L::As>>>
 where
     S: 'static,
-    L: Message<S> + Shown,
+    L: Message<S> + Returned,
 {
     #[cfg(feature = "tracing")]
     if spans::is_traced(handle) {
         let here = || Origin::here(handle.header());
         let traced = messages.map(|message| here().of_message(message));
-        let back = |all: Vec<Traced<L>>| all.into_iter().map(Traced::into_message).collect();
-        return handle.send_many(traced).map_err(|error| error.map(back));
+        return handle.send_many(traced).map_err(all_back);
     }
-    handle.send_many(messages)
+    handle.send_many(messages).map_err(all_back)
 }
 
-/// The outcome of a question: its answer, or the question and why it was refused.
-type AskResult<S, L> =
-    Result<Answer<<L as Message<S>>::Answer, <L as Message<S>>::Payload>, (L, Reason)>;
+#[cold]
+fn all_back<L: Returned>(error: SendError<Vec<L>>) -> SendError<Vec<L::As>> {
+    error.map(|messages| messages.into_iter().map(L::returned).collect())
+}
 
 #[inline(always)]
-pub(super) fn ask<S, L>(handle: &Strong<S>, message: L, by: By) -> AskResult<S, L>
+pub(super) fn ask<S, L>(handle: &Strong<S>, message: L, by: By) -> Reply<L::Answer, L::Payload>
 where
     S: 'static,
     L: Message<S> + Shown,
 {
-    as_sent!(
-        handle,
-        message => handle.ask(message, by),
-        asked => asked.map_err(|(traced, reason)| (traced.into_message(), reason))
-    )
+    as_sent!(handle, message => Reply::of(handle, handle.ask(message, by), Message::<S>::payload))
 }
 
 /// Runs a closure and waits for it.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::message::{Handler, Typed, closure_back, message_back};
+use super::message::{Handler, Typed};
 use super::{Actor, Reply, outgoing};
 use crate::cell::message::Closure;
 use crate::error::SendError;
@@ -37,8 +37,7 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        let message = Closure::new(message);
-        outgoing::send(&self.actor.handle, message, By::Poster).map_err(closure_back)
+        outgoing::send(&self.actor.handle, Closure::new(message), By::Poster)
     }
 
     /// As [`Actor::tell`].
@@ -49,8 +48,7 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
     where
         S: Handler<M>,
     {
-        let message = Typed(message);
-        outgoing::send(&self.actor.handle, message, By::Poster).map_err(message_back)
+        outgoing::send(&self.actor.handle, Typed(message), By::Poster)
     }
 
     /// As [`Actor::call`].
@@ -59,9 +57,7 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
         R: Send + 'static,
     {
-        let handle = &self.actor.handle;
-        let answer = outgoing::ask(handle, Closure::new(question), By::Poster);
-        Reply::of(handle, answer, drop)
+        outgoing::ask(&self.actor.handle, Closure::new(question), By::Poster)
     }
 
     /// As [`Actor::ask`].
@@ -71,9 +67,7 @@ impl<'a, S: Send + 'static> Posted<'a, S> {
         M: Send + 'static,
         R: Send + 'static,
     {
-        let handle = &self.actor.handle;
-        let answer = outgoing::ask(handle, Typed(message), By::Poster);
-        Reply::of(handle, answer, |Typed(message)| message)
+        outgoing::ask(&self.actor.handle, Typed(message), By::Poster)
     }
 }
 

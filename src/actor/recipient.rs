@@ -56,8 +56,7 @@ where
     }
 
     fn ask(&self, message: M) -> Reply<(), M> {
-        let answer = outgoing::ask(&self.handle, Quiet(message), By::Sender);
-        Reply::of(&self.handle, answer, |Quiet(message)| message)
+        outgoing::ask(&self.handle, Quiet(message), By::Sender)
     }
 
     fn header(&self) -> &Header {

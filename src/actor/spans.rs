@@ -30,7 +30,7 @@ use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Dispatch, Level, Span, dispatcher, span};
 
-use super::outgoing::Shown;
+use super::outgoing::{Returned, Shown};
 use crate::cell::config::Undelivered;
 use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Message};
@@ -203,10 +203,20 @@ pub(super) struct Traced<L> {
 }
 
 impl<L> Traced<L> {
-    pub(super) fn into_message(self) -> L {
+    fn into_message(self) -> L {
         let Traced { message, origin } = self;
         drop(origin);
         message
+    }
+}
+
+impl<L: Shown> Shown for Traced<L> {
+    type As = L::As;
+}
+
+impl<L: Returned> Returned for Traced<L> {
+    fn returned(self) -> L::As {
+        self.into_message().returned()
     }
 }
 

@@ -7,9 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::message::{Handler, Typed};
-use super::outgoing::{self, Shown, as_sent};
-#[cfg(feature = "tracing")]
-use super::spans::{self, Traced};
+use super::outgoing::{Returned, Shown, as_sent};
 use super::within::{Over, Within, question};
 use super::{Actor, Reply, WaitError};
 use crate::cell::header::Header;
@@ -52,7 +50,7 @@ impl<'a, S: Send + 'static> Waiting<'a, S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        Sending::new(&self.actor.handle, Closure::new(message), |closure| closure.f)
+        Sending::new(&self.actor.handle, Closure::new(message))
     }
 
     /// As [`Actor::tell`].
@@ -60,7 +58,7 @@ impl<'a, S: Send + 'static> Waiting<'a, S> {
     where
         S: Handler<M>,
     {
-        Sending::new(&self.actor.handle, Typed(message), |Typed(message)| message)
+        Sending::new(&self.actor.handle, Typed(message))
     }
 
     /// As [`Actor::call`].
@@ -69,7 +67,7 @@ impl<'a, S: Send + 'static> Waiting<'a, S> {
         F: FnOnce(&mut S) -> R + Send + 'static,
         R: Send + 'static,
     {
-        Asking::new(&self.actor.handle, Closure::new(question), drop)
+        Asking::new(&self.actor.handle, Closure::new(question))
     }
 
     /// As [`Actor::ask`].
@@ -79,7 +77,7 @@ impl<'a, S: Send + 'static> Waiting<'a, S> {
         M: Send + 'static,
         R: Send + 'static,
     {
-        Asking::new(&self.actor.handle, Typed(message), |Typed(message)| message)
+        Asking::new(&self.actor.handle, Typed(message))
     }
 }
 
@@ -150,28 +148,22 @@ enum SendingState<M> {
 }
 
 impl<M: 'static> Sending<M> {
-    pub(super) fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
+    fn new<S, L>(handle: &Strong<S>, message: L) -> Self
     where
         S: Send + 'static,
-        L: Message<S> + Shown,
+        L: Message<S> + Returned<As = M>,
     {
-        #[cfg(feature = "tracing")]
-        if let Some(origin) = spans::origin(handle) {
-            let back = move |traced: Traced<L>| back(traced.into_message());
-            return Self::of(handle, origin.of_message(message), back);
-        }
-        Self::of(handle, message, back)
+        as_sent!(handle, message => Self::of(handle, message))
     }
 
     #[inline(always)]
-    fn of<S, L, F>(handle: &Strong<S>, message: L, back: F) -> Self
+    fn of<S, L>(handle: &Strong<S>, message: L) -> Self
     where
         S: Send + 'static,
-        L: Message<S>,
-        F: Fn(L) -> M + Copy + Send + Sync + 'static,
+        L: Message<S> + Returned<As = M>,
     {
-        let refused = move |header: &Header, tell: Tell<S, L>, reason| {
-            header.refused(1, back(tell.message), reason)
+        let refused = |header: &Header, tell: Tell<S, L>, reason| {
+            header.refused(1, tell.message.returned(), reason)
         };
         let state = match handle.send_or_wait(Tell::new(message)) {
             Ok(Ok(())) => SendingState::Sent,
@@ -289,19 +281,21 @@ pub struct Asking<R, M = ()> {
 }
 
 impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
-    pub(super) fn new<S, L>(handle: &Strong<S>, message: L, back: fn(L) -> M) -> Self
+    fn new<S, L>(handle: &Strong<S>, message: L) -> Self
     where
         S: Send + 'static,
         L: Message<S, Answer = R, Payload = M> + Shown,
     {
-        // If there is room, it is a question like any other.
-        let message = match outgoing::ask(handle, message, By::Sender) {
-            Err((message, Reason::Full)) if !handle.drops_newest() => message,
-            answer => return Asking { waiter: None, reply: Reply::of(handle, answer, back) },
-        };
-        as_sent!(handle, message => {
-            let (answerer, asker) = oneshot(Asked::new(message));
-            Self::sent(handle, Ask::<S, _>::new(answerer), asker)
+        as_sent!(handle, message => match handle.ask(message, By::Sender) {
+            Err((message, Reason::Full)) if !handle.drops_newest() => {
+                let (answerer, asker) = oneshot(Asked::new(message));
+                Self::sent(handle, Ask::<S, _>::new(answerer), asker)
+            }
+            // If there is room, it is a question like any other.
+            answer => {
+                let reply = Reply::of(handle, answer, Message::<S>::payload);
+                Asking { waiter: None, reply }
+            }
         })
     }
 
