@@ -68,62 +68,46 @@ struct QueueShared {
 }
 
 struct QueueState {
-    drains: VecDeque<Drain>,
-    /// The looks of [`DrainQueue::run_for`] that are under way: a number, and how many of those
-    /// that waited when it began are left. They are the first of all.
-    looks: Vec<(u64, usize)>,
+    /// Numbered in the order in which they came.
+    drains: VecDeque<(u64, Drain)>,
+    /// The number of the one that came last.
+    last: u64,
     closed: bool,
     /// State of the random choices; `None` takes the oldest.
     choice: Option<u64>,
 }
 
 impl QueueState {
-    /// Takes one out: one of the `most` that came first.
-    fn next(&mut self, most: usize) -> Option<Drain> {
-        let among = self.drains.len().min(most);
-        if let Some(seed) = self.choice.as_mut().filter(|_| among > 1) {
-            // SplitMix64: any seed is good, zero too.
-            *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = *seed;
-            mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            mixed ^= mixed >> 31;
-            let at = (mixed % among as u64) as usize;
-            self.count_out(at);
-            return self.drains.remove(at);
+    /// Takes one out of those up to this number.
+    #[inline(always)]
+    fn next(&mut self, last: u64) -> Option<Drain> {
+        if self.choice.is_some() {
+            return self.draw(last);
         }
-        if !self.looks.is_empty() {
-            self.count_out(0);
-        }
-        self.drains.pop_front()
+        self.drains.front().filter(|(number, _)| *number <= last)?;
+        self.drains.pop_front().map(|(_, drain)| drain)
     }
 
-    /// The one at this place is taken out: it is left to no look.
-    #[cold]
+    /// [`next`](Self::next) by the seed, which moves on only if there is a choice.
     #[inline(never)]
-    fn count_out(&mut self, at: usize) {
-        for (_, left) in self.looks.iter_mut().filter(|(_, left)| at < *left) {
-            *left -= 1;
-        }
+    fn draw(&mut self, last: u64) -> Option<Drain> {
+        let seed = self.choice.as_mut()?;
+        let at = match self.drains.partition_point(|(number, _)| *number <= last) {
+            0 => return None,
+            1 => 0,
+            among => (random(seed) % among as u64) as usize,
+        };
+        self.drains.remove(at).map(|(_, drain)| drain)
     }
+}
 
-    /// Begins a look at those that wait now.
-    fn begin_look(&mut self) -> u64 {
-        let number = self.looks.last().map_or(0, |(last, _)| last + 1);
-        self.looks.push((number, self.drains.len()));
-        number
-    }
-
-    /// Takes one of those out; ends the look if none is left.
-    fn next_of_look(&mut self, number: u64) -> Option<Drain> {
-        let at = self.looks.iter().position(|(look, _)| *look == number)?;
-        let (_, left) = self.looks[at];
-        if left == 0 {
-            self.looks.remove(at);
-            return None;
-        }
-        self.next(left)
-    }
+/// SplitMix64: any seed is good, zero too.
+fn random(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *seed;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
 }
 
 impl Executor for QueueHandle {
@@ -135,7 +119,9 @@ impl Executor for QueueHandle {
             drop(drain);
             return;
         }
-        state.drains.push_back(drain);
+        state.last += 1;
+        let number = state.last;
+        state.drains.push_back((number, drain));
         drop(state);
         self.shared.bell.notify_one();
     }
@@ -187,8 +173,8 @@ impl DrainQueue {
     }
 
     fn choosing(choice: Option<u64>) -> Self {
-        let (drains, looks, closed) = (VecDeque::new(), Vec::new(), false);
-        let state = Mutex::new(QueueState { drains, looks, closed, choice });
+        let state = QueueState { drains: VecDeque::new(), last: 0, closed: false, choice };
+        let state = Mutex::new(state);
         let shared = QueueShared { state, bell: Condvar::new(), enrolled: Enrolled::default() };
         DrainQueue { shared: Arc::new(shared) }
     }
@@ -226,19 +212,26 @@ impl DrainQueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run_one(&self) -> bool {
-        self.run_next(|state| state.next(usize::MAX))
+        self.run_next(u64::MAX)
     }
 
-    fn run_next(&self, next: impl FnOnce(&mut QueueState) -> Option<Drain>) -> bool {
+    /// Runs one of those up to this number.
+    #[inline(always)]
+    fn run_next(&self, last: u64) -> bool {
         // The lock is let go before the drain is run.
-        let next = next(&mut self.shared.state.lock());
+        let next = self.shared.state.lock().next(last);
         next.map(|drain| panic::ignore(|| drain.run())).is_some()
     }
 
     /// Runs drains until none waits, those included that come meanwhile. Returns the number of
     /// drains. Never waits; beside a flood of messages it never returns.
     pub fn run_until_idle(&self) -> usize {
-        std::iter::from_fn(|| self.run_one().then_some(())).count()
+        self.run_all(u64::MAX)
+    }
+
+    /// Runs those up to this number.
+    fn run_all(&self, last: u64) -> usize {
+        std::iter::from_fn(|| self.run_next(last).then_some(())).count()
     }
 
     /// Runs drains for `limit`, and sleeps while none waits; returns earlier if the queue is closed
@@ -258,9 +251,8 @@ impl DrainQueue {
         let deadline = match Limit::normal(limit.into()) {
             // One look: what waits now, and nothing that comes meanwhile.
             Limit::Immediate => {
-                let look = self.shared.state.lock().begin_look();
-                let run = || self.run_next(|state| state.next_of_look(look));
-                return std::iter::from_fn(|| run().then_some(())).count();
+                let last = self.shared.state.lock().last;
+                return self.run_all(last);
             }
             Limit::Unlimited => None,
             // A limit too large for the clock is no limit.
@@ -271,7 +263,7 @@ impl DrainQueue {
         while !is_late() {
             let next = {
                 let mut state = self.shared.state.lock();
-                match state.next(usize::MAX) {
+                match state.next(u64::MAX) {
                     None if state.closed => return count,
                     next => next,
                 }
@@ -359,7 +351,7 @@ impl Drop for DrainQueue {
     fn drop(&mut self) {
         let suspended = self.end();
         let left = std::mem::take(&mut self.shared.state.lock().drains);
-        drop_drains(suspended.chain(left));
+        drop_drains(suspended.chain(left.into_iter().map(|(_, drain)| drain)));
     }
 }
 
