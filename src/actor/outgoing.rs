@@ -3,9 +3,9 @@
 //!
 //! [`spans`]: super::spans
 
+use super::Reply;
 #[cfg(feature = "tracing")]
 use super::spans::{self, Origin};
-use super::Reply;
 use crate::cell::message::{Closure, Message};
 use crate::cell::refs::Strong;
 use crate::error::{AskError, SendError};

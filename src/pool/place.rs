@@ -63,10 +63,8 @@ pub(super) struct OwnPlace<J: Job>(RefCell<Option<WorkerPlace<J>>>);
 pub(super) enum NextJob<J> {
     /// The thread has no place any more.
     Lost,
-    /// A job to run.
-    Found(J),
-    /// There is one, and there are more where others look.
-    FoundMore(J),
+    /// A job to run, and whether there are more where others look.
+    Found(J, bool),
     /// Nothing: the place has this number.
     Nothing(usize),
 }
@@ -93,10 +91,16 @@ impl<J: Job> WorkerPlace<J> {
         }
     }
 
-    /// A job of its own, or from outside; and whether more has come into its queue.
-    fn next(&mut self, queues: &Queues<J>) -> (Option<J>, bool) {
+    /// Another job begins, or is looked for.
+    #[inline(always)]
+    fn begins(&mut self, queues: &Queues<J>) {
         self.tick = self.tick.wrapping_add(1);
         queues.of(self.number).begins(self.tick);
+    }
+
+    /// A job of its own, or from outside; and whether more has come into its queue.
+    fn next(&mut self, queues: &Queues<J>) -> (Option<J>, bool) {
+        self.begins(queues);
         if self.tick % INJECTOR_EVERY == 0 {
             if let Some(job) = take(|| queues.injector.steal()) {
                 return (Some(job), false);
@@ -209,14 +213,13 @@ impl<J: Job> OwnPlace<J> {
         self.0.borrow().as_ref().is_some_and(|place| place.has_time(queues))
     }
 
-    /// [`may_go_on`] at the end of a job, which then goes on as the next one.
+    /// [`has_time`](Self::has_time) at the end of a job, which then goes on as the next one.
     pub(super) fn goes_on(&self, queues: &Queues<J>) -> bool {
         let mut place = self.0.borrow_mut();
         let Some(place) = place.as_mut().filter(|place| place.has_time(queues)) else {
             return false;
         };
-        place.tick = place.tick.wrapping_add(1);
-        queues.of(place.number).begins(place.tick);
+        place.begins(queues);
         true
     }
 
@@ -230,8 +233,7 @@ impl<J: Job> OwnPlace<J> {
         let mut place = self.0.borrow_mut();
         let Some(place) = place.as_mut() else { return NextJob::Lost };
         match place.next(queues) {
-            (Some(job), false) => NextJob::Found(job),
-            (Some(job), true) => NextJob::FoundMore(job),
+            (Some(job), more) => NextJob::Found(job, more),
             (None, _) => NextJob::Nothing(place.number),
         }
     }
@@ -242,9 +244,8 @@ impl<J: Job> OwnPlace<J> {
         let Some(place) = place.as_mut() else { return NextJob::Lost };
         match place.search(queues) {
             Some(job) => {
-                place.tick = place.tick.wrapping_add(1);
-                queues.of(place.number).begins(place.tick);
-                NextJob::Found(job)
+                place.begins(queues);
+                NextJob::Found(job, false)
             }
             None => NextJob::Nothing(place.number),
         }
@@ -291,8 +292,7 @@ mod tests {
     /// The next job: its number, and whether there is more.
     fn next(place: &OwnPlace<Token>, queues: &Queues<Token>) -> Option<(usize, bool)> {
         match place.next(queues) {
-            NextJob::Found(job) => Some((job.id(), false)),
-            NextJob::FoundMore(job) => Some((job.id(), true)),
+            NextJob::Found(job, more) => Some((job.id(), more)),
             NextJob::Nothing(number) => {
                 assert_eq!(number, 0);
                 None
@@ -368,7 +368,7 @@ mod tests {
         let found = (0..150).map(|_| place.next(&queues)).collect::<Vec<_>>();
         let at = |number| {
             let is_it = |own: &NextJob<Token>| match own {
-                NextJob::Found(job) | NextJob::FoundMore(job) => job.id() == number,
+                NextJob::Found(job, _) => job.id() == number,
                 _ => false,
             };
             found.iter().position(is_it)
@@ -380,9 +380,9 @@ mod tests {
     fn a_batch_from_outside_is_told() {
         let (queues, place, _) = first_of(1);
         queues.injector.push(job());
-        assert!(matches!(place.next(&queues), NextJob::Found(_)));
+        assert!(matches!(place.next(&queues), NextJob::Found(_, false)));
         (0..6).for_each(|_| queues.injector.push(job()));
-        assert!(matches!(place.next(&queues), NextJob::FoundMore(_)));
+        assert!(matches!(place.next(&queues), NextJob::Found(_, true)));
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
             others[1].push(first);
             others[1].push(second);
             let found = (0..3).map(|_| match place.search(&queues) {
-                NextJob::Found(job) => job.id(),
+                NextJob::Found(job, _) => job.id(),
                 _ => panic!("there is something"),
             });
             let found = found.collect::<Vec<_>>();
@@ -449,7 +449,7 @@ mod tests {
     fn a_search_looks_at_everybody_else() {
         let (queues, place, others) = first_of(4);
         let search = || match place.search(&queues) {
-            NextJob::Found(job) => Some(job.id()),
+            NextJob::Found(job, _) => Some(job.id()),
             NextJob::Nothing(0) => None,
             _ => panic!("it has a place"),
         };
@@ -484,7 +484,7 @@ mod tests {
             });
             let pushed = pushed.collect::<Vec<_>>();
             let found = (0..3).map(|_| match place.search(&queues) {
-                NextJob::Found(job) => job,
+                NextJob::Found(job, _) => job,
                 _ => panic!("there is something"),
             });
             let found = found.collect::<Vec<_>>();

@@ -119,23 +119,22 @@ impl<J: Job> Thread<J> {
             }
             if searching {
                 next = self.place.search(&pool.queues);
-                if matches!(next, NextJob::Found(_)) {
+                if matches!(next, NextJob::Found(..)) {
                     searching = false;
                     pool.idle.found(|| pool.queues.has_work());
                 }
             }
             match next {
                 NextJob::Lost => return,
-                NextJob::Found(job) => self.run_all(job),
-                NextJob::FoundMore(job) => {
-                    pool.announce();
-                    self.run_all(job);
+                NextJob::Found(job, more) => {
+                    if more {
+                        pool.announce();
+                    }
+                    self.run(job, || self.next());
                 }
                 NextJob::Nothing(number) => {
-                    match pool
-                        .idle
-                        .sleep(number, std::mem::take(&mut searching), || pool.queues.has_work())
-                    {
+                    let searched = std::mem::take(&mut searching);
+                    match pool.idle.sleep(number, searched, || pool.queues.has_work()) {
                         Woken::Search => searching = true,
                         Woken::End => return,
                     }
@@ -151,38 +150,32 @@ impl<J: Job> Thread<J> {
         while pool.is_short() && !pool.is_ended() {
             let Some(job) = pool.queues.take_any() else { return };
             pool.queues.helps();
-            self.run(job);
+            self.run(job, || None);
         }
     }
 
-    fn run(&self, job: J) {
-        self.in_hand.set(job.id());
-        panic::ignore(|| J::run_all(job, || None));
-        self.in_hand.set(0);
-    }
-
-    /// Runs a job, and those that wait behind it at this worker's place.
-    fn run_all(&self, job: J) {
-        let pool = &self.pool;
+    /// Runs a job, and what comes next.
+    fn run(&self, job: J, mut next: impl FnMut() -> Option<J>) {
         self.in_hand.set(job.id());
         let next = || {
             self.in_hand.set(0);
-            if pool.is_ended() {
-                return None;
-            }
-            let job = match self.place.next(&pool.queues) {
-                NextJob::Lost | NextJob::Nothing(_) => return None,
-                NextJob::Found(job) => job,
-                NextJob::FoundMore(job) => {
-                    pool.announce();
-                    job
-                }
-            };
-            self.in_hand.set(job.id());
-            Some(job)
+            next().inspect(|job| self.in_hand.set(job.id()))
         };
         panic::ignore(|| J::run_all(job, next));
         self.in_hand.set(0);
+    }
+
+    /// The job that waits behind another at this worker's place.
+    fn next(&self) -> Option<J> {
+        let pool = &self.pool;
+        if pool.is_ended() {
+            return None;
+        }
+        let NextJob::Found(job, more) = self.place.next(&pool.queues) else { return None };
+        if more {
+            pool.announce();
+        }
+        Some(job)
     }
 
     fn schedule(&self, job: J) {
