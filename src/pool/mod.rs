@@ -10,7 +10,6 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 pub(crate) mod alarm;
 pub(crate) mod compensation;
@@ -27,44 +26,14 @@ mod worker;
 pub(crate) use current::{Away, Reserved, WouldBlock, goes_on, linger, reserve};
 pub(crate) use job::Job;
 pub(crate) use job::PoolId;
+pub(crate) use shared::PoolConfig;
 
 use crate::enrolled::Enrolled;
 use crate::sync::Instant;
-use idle::MOST_WORKERS;
 use monitor::start_monitor;
 use place::WorkerPlace;
-use queues::Queues;
 use shared::Shared;
 use worker::{is_closed, schedule, start, works_for};
-
-/// The settings of a pool.
-#[derive(Clone, Debug)]
-pub(crate) struct PoolConfig {
-    /// At least one, and at most [`LARGEST`](Self::LARGEST).
-    pub(crate) workers: usize,
-    /// The most threads beyond the workers; `None` if waits are refused.
-    pub(crate) most: Option<usize>,
-    /// The name of its threads, without a NUL.
-    pub(crate) name: String,
-    pub(crate) stack_size: Option<usize>,
-}
-
-impl PoolConfig {
-    /// The most workers that a pool can have.
-    pub(crate) const LARGEST: usize = MOST_WORKERS;
-
-    /// The most threads beyond the workers, unless another number is asked for.
-    pub(crate) const MOST: usize = 256;
-}
-
-impl Default for PoolConfig {
-    /// A worker for each processor that this program may use.
-    fn default() -> Self {
-        let workers = available_parallelism().map_or(1, |n| n.get()).min(Self::LARGEST);
-        let name = "turnwise".into();
-        PoolConfig { workers, most: Some(Self::MOST), name, stack_size: None }
-    }
-}
 
 /// The way into a pool. It does not keep the pool going.
 pub(crate) struct Pool<J: Job> {
@@ -89,9 +58,8 @@ impl<J: Job> Pool<J> {
 
     /// A pool that no monitor looks after.
     pub(crate) fn start_workers(config: PoolConfig) -> (Self, Option<io::Error>) {
-        let PoolConfig { workers, most, name, stack_size } = config;
-        let (queues, own) = Queues::new(workers);
-        let shared = Arc::new(Shared::new(queues, most, name.into_boxed_str(), stack_size));
+        let (shared, own) = Shared::new(config);
+        let shared = Arc::new(shared);
         // Every place is added, also when a thread cannot be started: one that comes later may take
         // it.
         let mut error = None;

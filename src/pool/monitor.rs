@@ -151,18 +151,16 @@ impl<J: Job> Monitor<J> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::queues::{
-        Queues,
-        tests::{Token, job},
-    };
+    use super::super::queues::tests::{Token, job};
+    use super::super::shared::PoolConfig;
     use super::*;
 
     const LONG_AGO: Duration = Duration::from_secs(1);
 
     /// A pool without threads, whose workers are all in their jobs, and its monitor.
     fn monitor(workers: usize, most: Option<usize>) -> Monitor<Token> {
-        let queues = Queues::new(workers).0;
-        Monitor::new(Arc::new(Shared::new(queues, most, "test".into(), None)))
+        let config = PoolConfig { workers, most, ..PoolConfig::default() };
+        Monitor::new(Arc::new(Shared::new(config).0))
     }
 
     fn earlier() -> Instant {

@@ -3,10 +3,11 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::thread::available_parallelism;
 
 use super::alarm::Alarm;
 use super::compensation::Threads;
-use super::idle::Idle;
+use super::idle::{Idle, MOST_WORKERS};
 use super::job::{Job, PoolId};
 use super::place::WorkerPlace;
 use super::queues::Queues;
@@ -14,6 +15,36 @@ use crate::enrolled::Enrolled;
 use crate::panic;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::queue::Worker;
+
+/// The settings of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolConfig {
+    /// At least one, and at most [`LARGEST`](Self::LARGEST).
+    pub(crate) workers: usize,
+    /// The most threads beyond the workers; `None` if waits are refused.
+    pub(crate) most: Option<usize>,
+    /// The name of its threads, without a NUL.
+    pub(crate) name: String,
+    pub(crate) stack_size: Option<usize>,
+}
+
+impl PoolConfig {
+    /// The most workers that a pool can have.
+    pub(crate) const LARGEST: usize = MOST_WORKERS;
+
+    /// The most threads beyond the workers, unless another number is asked for.
+    pub(crate) const MOST: usize = 256;
+}
+
+impl Default for PoolConfig {
+    /// A worker for each processor that this program may use.
+    fn default() -> Self {
+        let workers = available_parallelism().map_or(1, |n| n.get()).min(Self::LARGEST);
+        let name = "turnwise".into();
+        PoolConfig { workers, most: Some(Self::MOST), name, stack_size: None }
+    }
+}
 
 pub(super) struct Shared<J: Job> {
     pub(super) idle: Idle,
@@ -24,28 +55,23 @@ pub(super) struct Shared<J: Job> {
     /// Set while workers are stuck in their jobs, so that threads without a place help. Set by the
     /// monitor.
     short: AtomicU32,
-    pub(super) name: Box<str>,
-    pub(super) stack_size: Option<usize>,
+    pub(super) config: PoolConfig,
 }
 
 impl<J: Job> Shared<J> {
-    pub(super) fn new(
-        queues: Queues<J>,
-        most: Option<usize>,
-        name: Box<str>,
-        stack_size: Option<usize>,
-    ) -> Self {
-        let workers = queues.workers();
-        Shared {
-            idle: Idle::new(workers),
+    /// And the workers' own ends of the queues.
+    pub(super) fn new(config: PoolConfig) -> (Self, Vec<Worker<J>>) {
+        let (queues, own) = Queues::new(config.workers);
+        let shared = Shared {
+            idle: Idle::new(config.workers),
             queues,
-            threads: Threads::new(workers, most),
+            threads: Threads::new(config.workers, config.most),
             alarm: Alarm::default(),
             enrolled: Enrolled::default(),
             short: AtomicU32::new(0),
-            name,
-            stack_size,
-        }
+            config,
+        };
+        (shared, own)
     }
 
     pub(super) fn id(&self) -> PoolId {
@@ -116,7 +142,7 @@ impl<J: Job> fmt::Debug for Shared<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let now = self.idle.look();
         f.debug_struct("ThreadPool")
-            .field("name", &self.name)
+            .field("name", &self.config.name)
             .field("workers", &self.queues.workers())
             .field("asleep", &now.sleepers())
             .field("searching", &now.searchers())

@@ -65,8 +65,8 @@ pub(super) fn start<J: Job>(pool: &Arc<Shared<J>>, number: usize) -> io::Result<
 
 /// A thread's name and stack.
 pub(super) fn builder<J: Job>(pool: &Shared<J>, what: impl std::fmt::Display) -> Builder {
-    let builder = Builder::new().name(format!("{}-{what}", pool.name));
-    match pool.stack_size {
+    let builder = Builder::new().name(format!("{}-{what}", pool.config.name));
+    match pool.config.stack_size {
         Some(bytes) => builder.stack_size(bytes),
         None => builder,
     }
