@@ -373,19 +373,14 @@ impl<R, M> Reply<R, M> {
     /// # Ok::<(), turnwise::AskError>(())
     /// ```
     pub fn cancel(self) -> Result<M, Self> {
-        match &self.inner {
-            Inner::Pending(..) => {
-                let (reply, cancelled) = panic::owning(self, |reply| match &mut reply.inner {
-                    Inner::Pending(asker, _) => asker.cancel(),
-                    _ => None,
-                });
-                cancelled.ok_or(reply)
+        match self.inner {
+            Inner::Pending(asker, source) => {
+                let cancel = |(asker, _): &mut (Asker<R, M>, Source)| asker.cancel();
+                let ((asker, source), cancelled) = panic::owning((asker, source), cancel);
+                cancelled.ok_or(Reply { inner: Inner::Pending(asker, source) })
             }
-            Inner::Refused(..) => match self.inner {
-                Inner::Refused(_, message) => Ok(message.into_inner()),
-                inner => Err(Reply { inner }),
-            },
-            _ => Err(self),
+            Inner::Refused(_, message) => Ok(message.into_inner()),
+            inner => Err(Reply { inner }),
         }
     }
 }
