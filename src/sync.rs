@@ -75,28 +75,7 @@ pub(crate) mod atomic {
 }
 
 pub(crate) mod thread {
-    pub(crate) use std::thread::{Builder, Thread};
-    use std::time::Duration;
-
-    /// A handle by which others can unpark this thread.
-    pub(crate) fn current() -> Thread {
-        std::thread::current()
-    }
-
-    /// Gives the processor away.
-    pub(crate) fn yield_now() {
-        std::thread::yield_now();
-    }
-
-    /// Blocks until unparked; may return without cause.
-    pub(crate) fn park() {
-        std::thread::park();
-    }
-
-    /// Blocks until unparked or until `limit` has passed; may return without cause.
-    pub(crate) fn park_timeout(limit: Duration) {
-        std::thread::park_timeout(limit);
-    }
+    pub(crate) use std::thread::{Builder, Thread, current, park, park_timeout, yield_now};
 }
 
 pub(crate) mod hint {
