@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::within::{Over, Within, question};
+use super::within::{Over, Within};
 use crate::cell::refs::{Ref, Strong};
 use crate::cell::settings::Settings;
 use crate::error::{ActorName, AskError, Reason, SendError, Who, Withdrawn};
@@ -172,7 +172,7 @@ impl<R, M> Reply<R, M> {
     pub(super) fn over(&self, limit: Limit) -> Over {
         match &self.inner {
             Inner::Pending(_, source) => Over::at(self.moment(limit), || source.service()),
-            _ => Over::NEVER,
+            _ => Over::Never,
         }
     }
 
@@ -674,4 +674,12 @@ impl<R, M> std::error::Error for WaitError<R, M> {
     }
 }
 
-question!(Reply);
+impl<R, M> Future for Within<Reply<R, M>> {
+    type Output = Result<R, WaitError<R, M>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let late = |reply: Reply<R, M>| reply.until(Some(Duration::ZERO));
+        let polled = self.poll_once(cx, |answer| answer.map_err(WaitError::Ask), late);
+        polled.map(|answer| answer.unwrap_or(Err(WaitError::Ask(AskError::Taken))))
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::message::{Handler, Typed};
 use super::outgoing::{Returned, Shown, as_sent};
-use super::within::{Over, Within, question};
+use super::within::{Over, Within};
 use super::{Actor, Reply, WaitError};
 use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Closure, Message};
@@ -233,15 +233,9 @@ impl<M> Sending<M> {
         let limit = limit.into();
         let (this, over) = panic::owning(self, |this| match &this.state {
             SendingState::Waits(waiter) => Over::at(waiter.moment(limit), || waiter.service()),
-            SendingState::Sent | SendingState::Refused(_) => Over::NEVER,
+            SendingState::Sent | SendingState::Refused(_) => Over::Never,
         });
         Within::new(over, this)
-    }
-
-    /// The time is over: the message is withdrawn, unless it was let in meanwhile.
-    pub(super) fn expire(&mut self) -> Result<(), SendError<M>> {
-        Sending { state: std::mem::replace(&mut self.state, SendingState::Sent) }
-            .within(Limit::Immediate)
     }
 }
 
@@ -417,22 +411,22 @@ impl<R, M> fmt::Debug for Asking<R, M> {
     }
 }
 
-question!(Asking);
+impl<R, M> Future for Within<Asking<R, M>> {
+    type Output = Result<R, WaitError<R, M>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let late = |asking: Asking<R, M>| asking.until(Some(Duration::ZERO));
+        let polled = self.poll_once(cx, |answer| answer.map_err(WaitError::Ask), late);
+        polled.map(|answer| answer.unwrap_or(Err(WaitError::Ask(AskError::Taken))))
+    }
+}
 
 impl<M> Future for Within<Sending<M>> {
     type Output = Result<(), SendError<M>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let Some(inner) = &mut this.inner else { return Poll::Ready(Ok(())) };
-        let sent = match Pin::new(&mut *inner).poll(cx) {
-            Poll::Ready(sent) => sent,
-            Poll::Pending => {
-                ready!(this.over.poll(cx));
-                in_poll(|| inner.expire())
-            }
-        };
-        this.take();
-        Poll::Ready(sent)
+        // The message is withdrawn, unless it was let in meanwhile.
+        let late = |sending: Sending<M>| sending.within(Limit::Immediate);
+        self.poll_once(cx, |sent| sent, late).map(|sent| sent.unwrap_or(Ok(())))
     }
 }

@@ -8,10 +8,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::time::{Sleep, Timers};
+use crate::turn::blocking::in_poll;
 
 /// A future with a limit: what `within_async` makes of a [`Reply`](crate::Reply), a
 /// [`Sending`](crate::wait::Sending), an [`Asking`](crate::wait::Asking), an
@@ -51,32 +52,28 @@ pub struct Within<T> {
     pub(super) over: Over,
 }
 
-/// Resolves at the end of the time.
-pub(super) struct Over(When);
-
-enum When {
+/// The end of the time.
+pub(super) enum Over {
     Never,
     Now,
     Then(Sleep),
 }
 
 impl Over {
-    pub(super) const NEVER: Self = Over(When::Never);
-
     /// At this moment of the clock of a service; zero is in the past.
     pub(super) fn at(at: Option<Duration>, service: impl FnOnce() -> Timers) -> Self {
-        Over(match at {
-            None => When::Never,
-            Some(Duration::ZERO) => When::Now,
-            Some(at) => When::Then(service().sleep_until(at)),
-        })
+        match at {
+            None => Over::Never,
+            Some(Duration::ZERO) => Over::Now,
+            Some(at) => Over::Then(service().sleep_until(at)),
+        }
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.0 {
-            When::Never => Poll::Pending,
-            When::Now => Poll::Ready(()),
-            When::Then(sleep) => Pin::new(sleep).poll(cx),
+        match self {
+            Over::Never => Poll::Pending,
+            Over::Now => Poll::Ready(()),
+            Over::Then(sleep) => Pin::new(sleep).poll(cx),
         }
     }
 }
@@ -85,44 +82,38 @@ impl<T> Within<T> {
     pub(super) fn new(over: Over, inner: T) -> Self {
         Within { inner: Some(inner), over }
     }
+}
 
-    /// It is ready: nothing wakes the task for it any more.
-    pub(super) fn take(&mut self) -> Option<T> {
-        self.over = Over::NEVER;
-        self.inner.take()
+impl<T: Future + Unpin> Within<T> {
+    /// Polls what has one outcome: `done` of what it is ready with, or, when the time is over,
+    /// `late` of itself. `None` if it was ready before.
+    pub(super) fn poll_once<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        done: impl FnOnce(T::Output) -> R,
+        late: impl FnOnce(T) -> R,
+    ) -> Poll<Option<R>> {
+        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
+        let ready = match Pin::new(inner).poll(cx) {
+            Poll::Ready(ready) => Some(ready),
+            Poll::Pending => {
+                ready!(self.over.poll(cx));
+                None
+            }
+        };
+        // Nothing wakes the task for it any more.
+        self.over = Over::Never;
+        let inner = self.inner.take();
+        Poll::Ready(match ready {
+            Some(ready) => Some(done(ready)),
+            None => inner.map(|inner| in_poll(|| late(inner))),
+        })
     }
 }
 
-/// Polls a question; what comes of one that is given up is said by its blocking form.
-macro_rules! question {
-    ($question:ident) => {
-        impl<R, M> Future for Within<$question<R, M>> {
-            type Output = Result<R, WaitError<R, M>>;
-
-            fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-                let this = &mut *self;
-                let Some(inner) = &mut this.inner else {
-                    return Poll::Ready(Err(WaitError::Ask(AskError::Taken)));
-                };
-                if let Poll::Ready(answer) = Pin::new(inner).poll(cx) {
-                    this.take();
-                    return Poll::Ready(answer.map_err(WaitError::Ask));
-                }
-                std::task::ready!(this.over.poll(cx));
-                let taken = Err(WaitError::Ask(AskError::Taken));
-                let until = |inner: $question<R, M>| inner.until(Some(Duration::ZERO));
-                let expire = |inner| $crate::turn::blocking::in_poll(|| until(inner));
-                Poll::Ready(this.take().map_or(taken, expire))
-            }
-        }
-    };
-}
-
-pub(super) use question;
-
 impl<T: fmt::Debug> fmt::Debug for Within<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limited = !matches!(self.over.0, When::Never);
+        let limited = !matches!(self.over, Over::Never);
         f.debug_struct("Within").field("of", &self.inner).field("limited", &limited).finish()
     }
 }
