@@ -50,7 +50,7 @@ use crate::error::{Reason, StopCause};
 use crate::panic;
 use crate::send::wait::WaitFor;
 use crate::sync::thread;
-use crate::thread::context::with_local;
+use crate::thread::context::{Local, with_local};
 use crate::thread::ends::Ends;
 use crate::thread::list::take_on_if_pending;
 use crate::time::{Cutoff, Limit, Timers};
@@ -125,16 +125,18 @@ pub(super) fn stop_all(shared: &SystemShared) {
     let members = shared.members();
     with_local(|local| {
         let here = !local.in_turn();
-        local.work(|| {
-            // All before the first end: a hook may wait for what another one waits for, or for
-            // one whose turn is suspended.
-            members.iter().for_each(|member| member.stop());
-            let mut ends = Ends::new();
-            members.iter().for_each(|member| member.cut(local, here, &mut ends));
-            members.iter().for_each(|member| member.give_back(local, here));
-        });
+        local.work(|| stop_members(&members, local, here));
         settle(local);
     });
+}
+
+/// Stops these, all before the first end: a hook may wait for what another one waits for, or for
+/// one whose turn is suspended. What waits is given back in this call if `here`.
+fn stop_members(members: &[Box<dyn Member>], local: &Local, here: bool) {
+    members.iter().for_each(|member| member.stop());
+    let mut ends = Ends::new();
+    members.iter().for_each(|member| member.cut(local, here, &mut ends));
+    members.iter().for_each(|member| member.give_back(local, here));
 }
 
 /// Ends actors that were idle, one after the other, until the time is over. The others end
@@ -293,26 +295,11 @@ impl Course {
         let here = here && !self.elsewhere;
         let left = self.shared.numbers(|_| true);
         let left = left.into_iter().filter(|number| !self.idle.contains(number));
-        let left: Vec<u64> = left.collect();
         leave_to_others(|local| {
-            for number in &left {
-                if let Some(member) = self.shared.member(*number) {
-                    self.stopped.insert(*number);
-                    member.stop();
-                }
-            }
-            // All before the first end, which may wait for one whose turn is suspended.
-            let mut ends = Ends::new();
-            for number in &left {
-                if let Some(member) = self.shared.member(*number) {
-                    member.cut(local, here, &mut ends);
-                }
-            }
-            for number in left {
-                if let Some(member) = self.shared.member(number) {
-                    member.give_back(local, here);
-                }
-            }
+            let left = left.filter_map(|number| Some((number, self.shared.member(number)?)));
+            let (numbers, members): (Vec<_>, Vec<_>) = left.unzip();
+            self.stopped.extend(numbers);
+            stop_members(&members, local, here);
         });
     }
 
