@@ -30,9 +30,7 @@ impl<S: Send + 'static> Ending<S> {
     pub(super) fn new(actor: Actor<S>, awaited: WaitFor) -> Self {
         Ending { actor, awaited, entry: None }
     }
-}
 
-impl<S: Send + 'static> Ending<S> {
     /// Waits for it. May block.
     ///
     /// # Errors

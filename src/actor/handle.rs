@@ -275,7 +275,7 @@ impl<S: Send + 'static> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn posted(&self) -> Posted<'_, S> {
-        Posted::new(self)
+        Posted { actor: self }
     }
 
     /// The verbs of a handle, for senders that wait for room in a full mailbox.
@@ -292,7 +292,7 @@ impl<S: Send + 'static> Actor<S> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn waiting(&self) -> Waiting<'_, S> {
-        Waiting::new(self)
+        Waiting { actor: self }
     }
 
     /// Takes no new messages; those that were accepted before are run. False if it was closed

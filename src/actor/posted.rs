@@ -24,11 +24,7 @@ pub struct Posted<'a, S> {
     pub(super) actor: &'a Actor<S>,
 }
 
-impl<'a, S: Send + 'static> Posted<'a, S> {
-    pub(super) fn new(actor: &'a Actor<S>) -> Self {
-        Posted { actor }
-    }
-
+impl<S: Send + 'static> Posted<'_, S> {
     /// As [`Actor::send`].
     ///
     /// # Errors

@@ -40,11 +40,7 @@ pub struct Waiting<'a, S> {
     pub(super) actor: &'a Actor<S>,
 }
 
-impl<'a, S: Send + 'static> Waiting<'a, S> {
-    pub(super) fn new(actor: &'a Actor<S>) -> Self {
-        Waiting { actor }
-    }
-
+impl<S: Send + 'static> Waiting<'_, S> {
     /// As [`Actor::send`].
     pub fn send<F>(&self, message: F) -> Sending<F>
     where
