@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 
 use super::outgoing::{Shown, as_sent};
 use super::reply::promise_of;
@@ -152,15 +151,9 @@ impl fmt::Debug for AbortHandle {
     }
 }
 
-pub(super) struct AsyncClosure<F, R>(F, PhantomData<fn() -> R>);
+struct AsyncClosure<F>(F);
 
-impl<F, R> AsyncClosure<F, R> {
-    pub(super) fn new(turn: F) -> Self {
-        AsyncClosure(turn, PhantomData)
-    }
-}
-
-impl<S, F, R, Fut> AsyncMessage<S> for AsyncClosure<F, R>
+impl<S, F, R, Fut> AsyncMessage<S> for AsyncClosure<F>
 where
     S: 'static,
     F: FnOnce(&'static mut S) -> Fut + Send + 'static,
@@ -179,7 +172,7 @@ where
     fn payload(self) {}
 }
 
-impl<F, R> Shown for AsyncClosure<F, R> {
+impl<F> Shown for AsyncClosure<F> {
     type As = F;
 }
 
@@ -294,7 +287,7 @@ impl<S: Send + 'static> Actor<S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
         R: Send + 'static,
     {
-        ask(&self.handle, AsyncClosure::new(turn), By::Sender)
+        ask(&self.handle, AsyncClosure(turn), By::Sender)
     }
 
     /// As [`run`](Self::run), with a handle that aborts the turn.
@@ -320,7 +313,7 @@ impl<S: Send + 'static> Actor<S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
         R: Send + 'static,
     {
-        ask_abortable(&self.handle, AsyncClosure::new(turn))
+        ask_abortable(&self.handle, AsyncClosure(turn))
     }
 
     /// Sends a typed message whose turn may wait; as [`run`](Self::run) in every respect.
@@ -342,7 +335,7 @@ impl<S: Send + 'static> Posted<'_, S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
         R: Send + 'static,
     {
-        ask(&self.actor.handle, AsyncClosure::new(turn), By::Poster)
+        ask(&self.actor.handle, AsyncClosure(turn), By::Poster)
     }
 
     /// As [`Actor::ask_async`]: the turn does not begin in this call.
@@ -363,7 +356,7 @@ impl<S: Send + 'static> Waiting<'_, S> {
         F: for<'a> AsyncTurn<&'a mut S, R, Future: Send> + Send + 'static,
         R: Send + 'static,
     {
-        Asking::of_turn(&self.actor.handle, AsyncClosure::new(turn))
+        Asking::of_turn(&self.actor.handle, AsyncClosure(turn))
     }
 
     /// As [`Actor::ask_async`].
