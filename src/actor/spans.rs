@@ -93,17 +93,7 @@ impl Origin {
 
     /// Runs a turn from its beginning to its end.
     fn turn<R>(self, header: &Header, kind: &'static str, f: impl FnOnce() -> R) -> R {
-        let mut turn = self.begin(header, kind);
-        match turn.within(f) {
-            Ok(value) => {
-                turn.end(DONE);
-                value
-            }
-            Err(payload) => {
-                turn.end(PANICKED);
-                resume_unwind(payload)
-            }
-        }
+        self.begin(header, kind).end_by(f, DONE)
     }
 
     fn begin(self, header: &Header, kind: &'static str) -> TurnSpan {
@@ -169,7 +159,14 @@ impl TurnSpan {
         ran
     }
 
-    // `within` is compiled for each message, this once.
+    /// Runs the last part of it.
+    fn end_by<R>(mut self, f: impl FnOnce() -> R, outcome: &'static str) -> R {
+        let ran = self.within(f);
+        self.end(if ran.is_ok() { outcome } else { PANICKED });
+        ran.unwrap_or_else(|payload| resume_unwind(payload))
+    }
+
+    // The above is compiled for each message, this once.
     fn enter(&self) -> Option<Duration> {
         let began = self.now();
         tell(|| enter(&self.span));
@@ -283,13 +280,8 @@ impl<F> TracedTurn<F> {
     /// Drops the future, in the span. Unwinds if that does.
     fn end(&mut self, outcome: &'static str) {
         let (future, turn) = (self.future.take(), self.turn.take());
-        let Some(mut turn) = turn else { return };
-        match turn.within(|| drop(future)) {
-            Ok(()) => turn.end(outcome),
-            Err(payload) => {
-                turn.end(PANICKED);
-                resume_unwind(payload)
-            }
+        if let Some(turn) = turn {
+            turn.end_by(|| drop(future), outcome);
         }
     }
 }
