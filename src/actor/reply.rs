@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::within::{Over, Within};
@@ -154,25 +154,27 @@ impl<R, M> Reply<R, M> {
 
     /// The end of a wait that begins now.
     pub(crate) fn moment(&self, limit: Limit) -> Option<Duration> {
-        match &self.inner {
-            Inner::Pending(_, source) => Cutoff::new(source.clock(), limit).moment(),
-            _ => None,
-        }
+        self.source().and_then(|source| Cutoff::new(source.clock(), limit).moment())
     }
 
     /// The actor that is going to answer.
     pub(crate) fn who(&self) -> Option<Who> {
-        match &self.inner {
-            Inner::Pending(_, source) => source.who(),
-            _ => None,
-        }
+        self.source().and_then(Source::who)
     }
 
     /// The end of a task's wait that begins now, and what wakes it then.
     pub(super) fn over(&self, limit: Limit) -> Over {
+        match self.source() {
+            Some(source) => Over::at(self.moment(limit), || source.service()),
+            None => Over::Never,
+        }
+    }
+
+    /// The source of an answer that is to come.
+    fn source(&self) -> Option<&Source> {
         match &self.inner {
-            Inner::Pending(_, source) => Over::at(self.moment(limit), || source.service()),
-            _ => Over::Never,
+            Inner::Pending(_, source) => Some(source),
+            _ => None,
         }
     }
 
@@ -256,21 +258,30 @@ impl<R, M> Reply<R, M> {
     /// ```
     pub fn wait_by_ref(&mut self, limit: impl Into<Limit>) -> Result<Option<R>, AskError> {
         let at = self.moment(limit.into());
-        let answer = match &mut self.inner {
-            Inner::Pending(asker, source) => match source.wait_for(asker, at) {
-                Ok(None) => return Ok(None),
-                Ok(Some(answer)) => answer,
-                Err((error, None)) => return Err(error),
-                Err((error, Some(message))) => {
-                    self.inner = Inner::Refused(error.clone(), Exclusive::new(message));
-                    return Err(error);
-                }
+        match &mut self.inner {
+            Inner::Pending(asker, source) => match source.wait_for(asker, at).transpose() {
+                Some(waited) => self.end(waited).map(Some),
+                None => Ok(None),
             },
-            Inner::Refused(error, _) => return Err(error.clone()),
-            _ => return wait_slow(std::mem::replace(&mut self.inner, Inner::Taken)).map(Some),
-        };
-        self.inner = Inner::Taken;
-        answer.map(Some)
+            Inner::Refused(error, _) => Err(error.clone()),
+            _ => wait_slow(std::mem::replace(&mut self.inner, Inner::Taken)).map(Some),
+        }
+    }
+
+    /// A wait is over: the answer is taken out, and a question that was refused stays.
+    fn end(&mut self, waited: Result<Answered<R>, (AskError, Option<M>)>) -> Result<R, AskError> {
+        match waited {
+            Ok(answer) => {
+                self.inner = Inner::Taken;
+                answer
+            }
+            Err((error, message)) => {
+                if let Some(message) = message {
+                    self.inner = Inner::Refused(error.clone(), Exclusive::new(message));
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Waits for the answer, for `limit` at most, and then cancels the question if it has not
@@ -586,32 +597,22 @@ impl<R, M> Future for Reply<R, M> {
     type Output = Result<R, AskError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = match &mut self.inner {
-            Inner::Pending(asker, source) => {
-                let answer = match &source.actor {
-                    Some(cell) => match std::task::ready!(cell.poll_for(asker, cx)) {
-                        Ok(answer) => answer,
-                        Err(refused) => {
-                            let (error, message) = source.refused(refused);
-                            if let Some(message) = message {
-                                self.inner = Inner::Refused(error.clone(), Exclusive::new(message));
-                            }
-                            return Poll::Ready(Err(error));
-                        }
-                    },
-                    None => {
-                        if !asker.is_done() {
-                            before_pending(cx.waker());
-                        }
-                        std::task::ready!(poll_for(asker, cx))
-                    }
-                };
-                answer.map_err(|error| source.name(error))
-            }
-            _ => return Poll::Ready(wait_slow(std::mem::replace(&mut self.inner, Inner::Taken))),
+        let Inner::Pending(asker, source) = &mut self.inner else {
+            return Poll::Ready(wait_slow(std::mem::replace(&mut self.inner, Inner::Taken)));
         };
-        self.inner = Inner::Taken;
-        Poll::Ready(answer)
+        let waited = match &source.actor {
+            Some(cell) => {
+                ready!(cell.poll_for(asker, cx)).map_err(|refused| source.refused(refused))
+            }
+            None => {
+                if !asker.is_done() {
+                    before_pending(cx.waker());
+                }
+                Ok(ready!(poll_for(asker, cx)))
+            }
+        };
+        let waited = waited.map(|answer| answer.map_err(|error| source.name(error)));
+        Poll::Ready(self.end(waited))
     }
 }
 
