@@ -69,7 +69,8 @@ impl Executor for Tokio {
     }
 
     fn is_closed(&self) -> bool {
-        self.sentinel.seen.is_gone()
+        // Ordering: Acquire, as in `Gone`.
+        self.sentinel.seen.gone.load(Acquire) != 0
     }
 
     fn needs_this_thread(&self) -> bool {
@@ -106,19 +107,12 @@ struct Runtime {
     enrolled: Enrolled<Drain>,
 }
 
-impl Runtime {
-    fn is_gone(&self) -> bool {
-        // Ordering: Acquire, as in `Gone`.
-        self.gone.load(Acquire) != 0
-    }
-}
-
 /// Says that the task was dropped.
 struct Gone(Arc<Runtime>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        // Ordering: Release, with the Acquire of `is_gone`: what the shutdown did before is seen
+        // Ordering: Release, with the Acquire of `is_closed`: what the shutdown did before is seen
         // with it.
         self.0.gone.store(1, Release);
         drop_drains(self.0.enrolled.end());
