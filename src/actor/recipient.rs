@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use super::message::{Handler, Typed};
 use super::outgoing::Shown;
@@ -43,7 +44,6 @@ trait Takes<M>: Send + Sync {
     fn tell(&self, message: M) -> Result<(), SendError<M>>;
     fn ask(&self, message: M) -> Reply<(), M>;
     fn header(&self) -> &Header;
-    fn another(&self) -> Box<dyn Takes<M>>;
 }
 
 impl<S, M> Takes<M> for Actor<S>
@@ -62,16 +62,12 @@ where
     fn header(&self) -> &Header {
         self.handle.header()
     }
-
-    fn another(&self) -> Box<dyn Takes<M>> {
-        Box::new(self.clone())
-    }
 }
 
 /// A handle to any actor that takes messages of type `M`. It keeps the actor going.
 ///
 /// Two are equal if they lead to the same actor. So a set of subscribers is a `HashSet` of them. A
-/// clone is one allocation.
+/// clone is one atomic addition.
 ///
 /// # Examples
 /// ```
@@ -93,7 +89,7 @@ where
 /// assert!(subscribers.remove(&Recipient::new(&other)));
 /// ```
 pub struct Recipient<M> {
-    actor: Box<dyn Takes<M>>,
+    actor: Arc<dyn Takes<M>>,
 }
 
 impl<M> Recipient<M> {
@@ -133,7 +129,7 @@ impl<M> Recipient<M> {
     where
         M: Send + 'static,
     {
-        Recipient { actor: Box::new(actor.clone()) }
+        Recipient { actor: Arc::new(actor.clone()) }
     }
 
     /// As [`Actor::tell`].
@@ -167,7 +163,7 @@ impl<M> Recipient<M> {
 
 impl<M> Clone for Recipient<M> {
     fn clone(&self) -> Self {
-        Recipient { actor: self.actor.another() }
+        Recipient { actor: self.actor.clone() }
     }
 }
 
