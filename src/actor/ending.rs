@@ -90,11 +90,8 @@ impl<S: Send + 'static> Ending<S> {
     /// ```
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
         let limit = limit.into();
-        let (this, over) = panic::owning(self, |this| {
-            let handle = &this.actor.handle;
-            let at = handle.deadline(limit).moment();
-            Over::at(at, || handle.header().config().service())
-        });
+        let over = |this: &mut Self| Over::of(limit, this.actor.handle.header());
+        let (this, over) = panic::owning(self, over);
         Within::new(over, this)
     }
 }

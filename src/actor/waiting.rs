@@ -20,7 +20,7 @@ use crate::mailbox::oneshot::{Asker, oneshot};
 use crate::panic;
 use crate::send::push::By;
 use crate::send::room::Waits;
-use crate::time::{Cutoff, Limit, Timers};
+use crate::time::{Cutoff, Limit};
 use crate::turn::blocking::in_poll;
 use crate::turn::envelope::Answers;
 use crate::turn::envelope::ask::{Ask, Asked};
@@ -88,10 +88,7 @@ trait InLine<T>: Send + Sync {
     /// Waits until this moment of the actor's clock.
     fn wait(self: Box<Self>, at: Option<Duration>) -> Result<(), T>;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), T>>;
-    /// The end of a wait that begins now.
-    fn moment(&self, limit: Limit) -> Option<Duration>;
-    /// The timers that wake a task which waits so long.
-    fn service(&self) -> Timers;
+    fn header(&self) -> &Header;
 }
 
 /// One that waits, and what becomes of its message if that is not accepted.
@@ -121,12 +118,8 @@ where
         Poll::Ready(sent.map_err(|(message, reason)| refused(header, message, reason)))
     }
 
-    fn moment(&self, limit: Limit) -> Option<Duration> {
-        self.waits.handle().deadline(limit).moment()
-    }
-
-    fn service(&self) -> Timers {
-        self.waits.handle().header().config().service()
+    fn header(&self) -> &Header {
+        self.waits.handle().header()
     }
 }
 
@@ -197,7 +190,9 @@ impl<M> Sending<M> {
             SendingState::Refused(error) => Err(*error),
             SendingState::Waits(waiter) => {
                 let limit = limit.into();
-                let (waiter, at) = panic::owning(waiter, |waiter| waiter.moment(limit));
+                let (waiter, at) = panic::owning(waiter, |waiter| {
+                    Cutoff::new(waiter.header().clock(), limit).moment()
+                });
                 waiter.wait(at)
             }
         }
@@ -228,7 +223,7 @@ impl<M> Sending<M> {
     pub fn within_async(self, limit: impl Into<Limit>) -> Within<Self> {
         let limit = limit.into();
         let (this, over) = panic::owning(self, |this| match &this.state {
-            SendingState::Waits(waiter) => Over::at(waiter.moment(limit), || waiter.service()),
+            SendingState::Waits(waiter) => Over::of(limit, waiter.header()),
             SendingState::Sent | SendingState::Refused(_) => Over::Never,
         });
         Within::new(over, this)

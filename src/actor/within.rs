@@ -11,7 +11,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::time::{Sleep, Timers};
+use crate::cell::header::Header;
+use crate::time::{Cutoff, Limit, Sleep, Timers};
 use crate::turn::blocking::in_poll;
 
 /// A future with a limit: what `within_async` makes of a [`Reply`](crate::Reply), a
@@ -60,6 +61,11 @@ pub(super) enum Over {
 }
 
 impl Over {
+    /// Of a limit that begins now, by this actor's clock.
+    pub(super) fn of(limit: Limit, header: &Header) -> Self {
+        Over::at(Cutoff::new(header.clock(), limit).moment(), || header.config().service())
+    }
+
     /// At this moment of the clock of a service; zero is in the past.
     pub(super) fn at(at: Option<Duration>, service: impl FnOnce() -> Timers) -> Self {
         match at {
