@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 
 use crate::cell::executor::{Drain, Executor};
@@ -342,10 +342,7 @@ impl Default for DrainQueue {
 }
 
 // A panic shows no queue in the middle of a step: no user code is run under its lock.
-impl UnwindSafe for DrainQueue {}
-impl RefUnwindSafe for DrainQueue {}
-impl UnwindSafe for QueueHandle {}
-impl RefUnwindSafe for QueueHandle {}
+impl RefUnwindSafe for QueueShared {}
 
 impl Drop for DrainQueue {
     fn drop(&mut self) {

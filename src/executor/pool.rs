@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Instant;
 
 use crate::cell::executor::{Drain, Executor};
@@ -156,13 +155,6 @@ fn cut_off(pool: &Pool<Drain>) -> Shutdown {
     let (dropped, threads) = pool.dropped_and_left();
     Shutdown::Cut { dropped, threads }
 }
-
-// A panic shows no pool in the middle of a step: what is locked or atomic in it runs no user
-// code.
-impl UnwindSafe for ThreadPool {}
-impl RefUnwindSafe for ThreadPool {}
-impl UnwindSafe for PoolHandle {}
-impl RefUnwindSafe for PoolHandle {}
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::panic::RefUnwindSafe;
 use std::thread::available_parallelism;
 
 use super::alarm::Alarm;
@@ -137,6 +138,10 @@ impl<J: Job> Shared<J> {
         J::drop_all(self.left().chain(suspended));
     }
 }
+
+// A panic shows no pool in the middle of a step: what is locked or atomic in it runs no user
+// code.
+impl<J: Job> RefUnwindSafe for Shared<J> {}
 
 impl<J: Job> fmt::Debug for Shared<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::RefUnwindSafe;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -692,10 +692,8 @@ fn discard_all(armed: Armed) {
 }
 
 // No user code runs under the lock, so a panic leaves nothing half done.
-impl UnwindSafe for Timers {}
-impl RefUnwindSafe for Timers {}
-impl UnwindSafe for Timer {}
-impl RefUnwindSafe for Timer {}
+impl RefUnwindSafe for TimerService {}
+impl<J: ?Sized> RefUnwindSafe for TimerEntry<J> {}
 
 impl fmt::Debug for Timers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use turnwise::executor::{DrainQueue, PoolBuilder, PoolError, PoolHandle, QueueHandle, Shutdown};
 use turnwise::snapshot::Stats;
+use turnwise::time::{Timer, Timers};
 use turnwise::wait::{Asking, Ending, Posted, Sending, Waiting};
 use turnwise::{
     Actor, ActorBuilder, AskError, BuildError, Drain, EndCause, Overflow, PanicPolicy, Promise,
@@ -104,6 +105,8 @@ fn executors_cross_threads_and_unwinding() {
     anywhere::<DrainQueue>();
     anywhere::<QueueHandle>();
     anywhere::<Shutdown>();
+    anywhere::<Timer>();
+    anywhere::<Timers>();
 }
 
 #[test]
