@@ -50,6 +50,7 @@ use crate::turn::deferred::drop_drains;
 /// assert_eq!(seen.wait()?, ["one", "two"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Default)]
 pub struct DrainQueue {
     shared: Arc<QueueShared>,
 }
@@ -61,12 +62,14 @@ pub struct QueueHandle {
     shared: Arc<QueueShared>,
 }
 
+#[derive(Default)]
 struct QueueShared {
     state: Mutex<QueueState>,
     bell: Condvar,
     enrolled: Enrolled<Drain>,
 }
 
+#[derive(Default)]
 struct QueueState {
     /// Numbered in the order in which they came.
     drains: VecDeque<(u64, Drain)>,
@@ -138,7 +141,7 @@ impl Executor for QueueHandle {
 impl DrainQueue {
     /// A queue that is run in the order in which drains come.
     pub fn new() -> Self {
-        Self::choosing(None)
+        Self::default()
     }
 
     /// A queue in which the seed decides what is run next: the same seed, the same order, if one
@@ -169,14 +172,9 @@ impl DrainQueue {
     /// assert!((1..20).any(|seed| order_of(seed) != order_of(0)));
     /// ```
     pub fn seeded(seed: u64) -> Self {
-        Self::choosing(Some(seed))
-    }
-
-    fn choosing(choice: Option<u64>) -> Self {
-        let state = QueueState { drains: VecDeque::new(), last: 0, closed: false, choice };
-        let state = Mutex::new(state);
-        let shared = QueueShared { state, bell: Condvar::new(), enrolled: Enrolled::default() };
-        DrainQueue { shared: Arc::new(shared) }
+        let queue = Self::default();
+        queue.shared.state.lock().choice = Some(seed);
+        queue
     }
 
     /// The executor to build actors with.
@@ -332,12 +330,6 @@ impl DrainQueue {
         self.shared.state.lock().closed = true;
         self.shared.bell.notify_all();
         self.shared.enrolled.end()
-    }
-}
-
-impl Default for DrainQueue {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
