@@ -187,9 +187,9 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// A batch with a turn ends once, on the thread of its last turn, before any other thread gets
     /// at the state: also if a turn panics or the actor is stopped. Callers that wait for one of
     /// the turns may have their answers by then. After a panic the hook gets the state as the panic
-    /// left it, or, with [`PanicPolicy::Restart`], the fresh one. Turns that panicked are counted,
-    /// messages that were given back are not. A message that was cancelled while it waited may be
-    /// counted.
+    /// left it, or, if the policy restarts the actor, the fresh one: a rest before that leaves the
+    /// batch open. Turns that panicked are counted, messages that were given back are not. A
+    /// message that was cancelled while it waited may be counted.
     ///
     /// A hook that panics is treated like a turn that panics: the panic hook is called, and the
     /// policy decides whether the actor goes on or stops.

@@ -1,7 +1,6 @@
 //! The batches of an actor that is observed ([`super::observe`]), and the user's hook at their end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::config::Plan;
 use super::header::{Header, Held};
@@ -36,23 +35,19 @@ impl Observed {
         self.turns += std::mem::take(&mut header.ext_made().told.lock().turns);
     }
 
-    /// Ends a batch that has begun: the next turn begins another one. `backoff`: its last turn has
-    /// panicked, and the actor is to be restarted after so long. Returns the time that a panic of
-    /// the hook makes of it.
-    pub(crate) fn end(&mut self, owner: &mut Owner, backoff: Option<Duration>) -> Option<Duration> {
+    /// Ends a batch that has begun: the next turn begins another one.
+    pub(crate) fn end(&mut self, owner: &mut Owner) {
         let turns = std::mem::take(&mut self.turns);
         if turns == 0 {
-            return backoff;
+            return;
         }
         owner.header().count(|stats| stats.handled += turns);
         let hook = owner.header().config().observers.on_batch_end.as_ref();
         if let Some(Err(payload)) = hook.map(|hook| hook.batch_ends(owner, turns)) {
-            // Before a rest, one restart is for both panics.
-            let backoff = owner.recover(&payload, backoff.is_some());
+            // It has no place in the mailbox for a restart that comes later.
+            let _at_once = owner.recover(&payload, false);
             panic::discard(payload);
-            return backoff;
         }
-        backoff
     }
 }
 

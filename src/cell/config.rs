@@ -95,9 +95,10 @@ impl<S> PanicPolicy<S> {
     /// A stop ends the rest at once; so does the end of a system's limit. Closing the actor, or
     /// dropping its last handle, does not: what was accepted is run by the fresh state, and then
     /// the actor ends. Until the restart, the old state is as the panic left it; the end hook of an
-    /// actor that is stopped gets that one. The panic of a batch's hook counts as well: the restart
-    /// comes at once, or, if the turns of the batch have led to a rest, after a longer one. Each
-    /// restart comes at once if there is no rest, or if the clock panics.
+    /// actor that is stopped gets that one. A rest leaves its
+    /// [batch](crate::ActorBuilder::on_batch_end) open, as a turn that waits does. The panic of a
+    /// batch's hook counts as well, and its restart comes at once. So does each restart if there is
+    /// no rest, or if the clock panics.
     ///
     /// # Examples
     /// ```

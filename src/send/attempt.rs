@@ -12,8 +12,7 @@ use crate::cell::refs::Strong;
 use crate::error::{Reason, SendError};
 use crate::mailbox::word::{CLOSED, Refusal, Snapshot};
 use crate::thread::context::{Depth, Local, with_local};
-use crate::turn::deferred::drain;
-use crate::turn::run::run_alone;
+use crate::turn::run::drive_turn;
 use crate::turn::run_list::settle;
 
 impl<S: 'static> Strong<S> {
@@ -45,23 +44,17 @@ impl<S: 'static> Strong<S> {
         })
     }
 
-    /// Runs a closure as a batch of its own: something is done around it.
+    /// Runs a closure as the first turn of a drive: something is done around it.
     fn run_alone<F, R>(&self, local: &Local, claimed: ClaimedBy<S>, f: F) -> Result<R, SendError<F>>
     where
         F: FnOnce(&mut S) -> R,
     {
-        let (mut owner, mut f) = (claimed.into_owner(), Some(f));
-        let ran = local.enter(&mut owner, |owner| {
-            run_alone(owner, |owner| {
-                let f = f.take().expect("a closure is run once");
-                self.with_state(owner, f)
-            })
+        let mut f = Some(f);
+        let ran = drive_turn(local, claimed.into_owner(), |owner| {
+            let f = f.take().expect("a closure is run once");
+            self.with_state(owner, f)
         });
-        // Nothing has come meanwhile, most likely. A restart that is to come counts as a message.
-        match owner.release_guess() {
-            Ok(()) => settle(local),
-            Err((owner, _)) => drain(local, owner),
-        }
+        settle(local);
         match ran {
             Some(ran) => Ok(returned(ran)),
             None => {

@@ -19,10 +19,10 @@ use crate::panic::{self, Payload};
 use crate::thread::context::{Depth, Local, with_local};
 use crate::turn::deferred::drain;
 use crate::turn::envelope::ask::{Ask, Asked};
-use crate::turn::envelope::awaited::restart_after;
 use crate::turn::envelope::awaited::{Awaited, On};
 use crate::turn::envelope::give_back;
 use crate::turn::envelope::tell::Tell;
+use crate::turn::run::drive_recovered;
 use crate::turn::run_list::settle;
 
 /// The answer to a question, or where it will be.
@@ -267,11 +267,7 @@ fn go_on(local: &Local, claimed: Claimed) {
 #[cold]
 #[inline(never)]
 fn claimed_panicked(local: &Local, claimed: Claimed, payload: Payload) -> Payload {
-    let mut owner = claimed.into_owner();
-    local.enter(&mut owner, |owner| {
-        let backoff = owner.recover(&payload, true);
-        backoff.into_iter().for_each(|backoff| restart_after(owner, backoff));
-    });
-    drain(local, owner);
+    drive_recovered(local, claimed.into_owner(), &payload);
+    settle(local);
     payload
 }

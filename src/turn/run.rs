@@ -26,8 +26,6 @@
 //! hands the list off after some batches. What is in the batch was sent before what its turns have
 //! sent, so the order of sending is kept. No mailbox is run between the turns of another.
 
-use std::time::Duration;
-
 use super::hand::{Hand, Unwound};
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Observed;
@@ -85,14 +83,12 @@ enum Halt {
     Left(Leave),
     /// A turn is pending.
     Suspended(TurnMut),
-    /// Another batch begins, with the restart of an actor that has panicked.
-    Restarts,
 }
 
 /// The end of a run of turns in the middle of one.
 enum Broken {
-    /// It has panicked, and been dealt with. If the actor is to be restarted later: after how long.
-    Panicked(Option<Duration>),
+    /// It has panicked, and been dealt with.
+    Panicked,
     /// It is pending.
     Suspended(TurnMut),
 }
@@ -110,15 +106,11 @@ pub(super) fn drive(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row
 }
 
 /// [`drive`] of an owner that has run turns already, which its meter has counted.
-#[cold]
-#[inline(never)]
 pub(super) fn drive_on(local: &Local, owner: Owner, meter: Meter<'_>, row: &mut Row) {
-    drive_with(local, owner, meter, row, |_, _| ());
+    drive_after(local, owner, meter, row, &mut |_, _| ());
 }
 
 /// [`drive`] of an owner in whose turn a message, taken out of its list, has just unwound.
-#[cold]
-#[inline(never)]
 pub(super) fn drive_panicked(
     local: &Local,
     owner: Owner,
@@ -126,40 +118,65 @@ pub(super) fn drive_panicked(
     meter: Meter<'_>,
     row: &mut Row,
 ) {
-    drive_with(local, owner, meter, row, |drive, owner| {
-        let backoff = drive.settle(owner, unwound, payload);
-        end_batch(None, owner, backoff);
+    let mut unwound = Some((unwound, payload));
+    drive_after(local, owner, meter, row, &mut |drive, owner| {
+        let unwound = unwound.take();
+        unwound.into_iter().for_each(|(unwound, payload)| drive.settle(owner, unwound, payload));
     });
 }
 
-/// Runs one turn of an owner that has nothing else to run, and ends the batch with it. Nothing if
-/// the actor was stopped before.
-pub(crate) fn run_alone<R>(
-    owner: &mut Owner,
-    turn: impl FnOnce(&mut Owner) -> R,
-) -> Option<Result<R, Payload>> {
-    let mut observed = owner.header().config().is_observed().then(Observed::default);
-    if owner.is_stopped() {
-        return None;
-    }
-    if let Some(observed) = &mut observed {
-        observed.takes_up(owner.header(), true);
-    }
-    let ran = panic::catch(|| turn(owner));
-    let backoff = ran.as_ref().err().and_then(|payload| owner.recover(payload, true));
-    end_batch(observed.as_mut(), owner, backoff);
-    Some(ran)
+/// [`drive`] of an owner whose first turn was run on the spot, and has panicked.
+pub(crate) fn drive_recovered(local: &Local, owner: Owner, payload: &Payload) {
+    let meter = within_budget(owner.header());
+    drive_after(local, owner, meter, &mut Row::new(), &mut |drive, owner| {
+        drive.begin(owner);
+        recover(owner, payload);
+    });
 }
 
-/// Ends a batch, and has a restart that is due after it come first in the next one.
-#[inline]
-fn end_batch(observed: Option<&mut Observed>, owner: &mut Owner, mut backoff: Option<Duration>) {
-    if let Some(observed) = observed {
-        backoff = observed.end(owner, backoff);
-    }
-    if let Some(backoff) = backoff {
-        restart_after(owner, backoff);
-    }
+/// [`drive`] of an owner whose first turn is this one. Nothing comes of it if the actor was stopped
+/// before.
+pub(crate) fn drive_turn<R>(
+    local: &Local,
+    owner: Owner,
+    mut turn: impl FnMut(&mut Owner) -> R,
+) -> Option<Result<R, Payload>> {
+    let (meter, mut result) = (within_budget(owner.header()), None);
+    drive_after(local, owner, meter, &mut Row::new(), &mut |drive, owner| {
+        drive.begin(owner);
+        if owner.is_stopped() {
+            return;
+        }
+        if let Some(observed) = &mut drive.observed {
+            observed.takes_up(owner.header(), true);
+        }
+        let ran = panic::catch(|| turn(owner));
+        ran.as_ref().err().into_iter().for_each(|payload| _ = recover(owner, payload));
+        result = Some(ran);
+    });
+    result
+}
+
+/// [`drive`] of an owner that something is done with before.
+#[cold]
+#[inline(never)]
+fn drive_after(
+    local: &Local,
+    owner: Owner,
+    meter: Meter<'_>,
+    row: &mut Row,
+    before: &mut dyn FnMut(&mut Drive<'_>, &mut Owner),
+) {
+    drive_with(local, owner, meter, row, before);
+}
+
+/// Applies the panic of a turn, which is counted, to the actor. True if a restart that comes later
+/// takes its place.
+#[cold]
+fn recover(owner: &mut Owner, payload: &Payload) -> bool {
+    let backoff = owner.recover(payload, true);
+    backoff.into_iter().for_each(|backoff| restart_after(owner, backoff));
+    backoff.is_some()
 }
 
 #[inline(always)]
@@ -192,7 +209,6 @@ impl Drive<'_> {
                 Halt::Empty => self.let_go(owner),
                 Halt::Suspended(turn) => self.suspend(owner, turn),
                 Halt::Left(leave) => Step::Leave(owner, leave),
-                Halt::Restarts => Step::Turns(owner),
             };
             owner = match step {
                 Step::Turns(owner) => owner,
@@ -204,7 +220,7 @@ impl Drive<'_> {
 
     /// Runs the private list, and ends the batch with it.
     fn batch_of(&mut self, owner: &mut Owner) -> Halt {
-        let (mut halt, mut backoff) = (Halt::Empty, None);
+        let mut halt = Halt::Empty;
         // A mailbox that only has to be let go has no list.
         while owner.has_more() {
             // A turn that may wait borrows the state where it is (RESIDENT-1).
@@ -216,11 +232,7 @@ impl Drive<'_> {
                     break;
                 }
                 Err(Broken::Suspended(turn)) => return Halt::Suspended(turn),
-                Err(Broken::Panicked(after @ Some(_))) => {
-                    (halt, backoff) = (Halt::Restarts, after);
-                    break;
-                }
-                Err(Broken::Panicked(None)) => {
+                Err(Broken::Panicked) => {
                     if let Some(leave) = owner.has_more().then(|| self.is_over(owner)).flatten() {
                         halt = Halt::Left(leave);
                         break;
@@ -228,7 +240,9 @@ impl Drive<'_> {
                 }
             }
         }
-        end_batch(self.observed.as_mut(), owner, backoff);
+        if let Some(observed) = &mut self.observed {
+            observed.end(owner);
+        }
         halt
     }
 
@@ -247,8 +261,8 @@ impl Drive<'_> {
         }
     }
 
-    /// Runs turns until the private list is at its end, this thread must not go on, or one breaks
-    /// off.
+    /// Runs turns until the private list is at its end, this thread must not go on, or one is
+    /// pending; `None` if one has panicked, which was dealt with.
     #[inline(always)]
     fn round(
         &mut self,
@@ -266,7 +280,10 @@ impl Drive<'_> {
         });
         match halt {
             Ok(halt) => halt.map_err(Broken::Suspended),
-            Err(payload) => Err(Broken::Panicked(self.panicked(owner, payload))),
+            Err(payload) => {
+                self.panicked(owner, payload);
+                Err(Broken::Panicked)
+            }
         }
     }
 
@@ -416,37 +433,30 @@ impl Drive<'_> {
         }
     }
 
-    /// Deals with a panic. If the actor is to be restarted later: after how long.
+    /// Deals with a panic.
     #[cold]
-    fn panicked(&mut self, owner: &mut Owner, payload: Payload) -> Option<Duration> {
-        let Some(((), unwound)) = self.hand.unwound() else {
+    fn panicked(&mut self, owner: &mut Owner, payload: Payload) {
+        match self.hand.unwound() {
+            Some(((), unwound)) => self.settle(owner, unwound, payload),
             // Nothing was in hand: a step of our own failed. The list and the word are as they
             // were.
-            panic::discard(payload);
-            return None;
-        };
-        self.settle(owner, unwound, payload)
+            None => panic::discard(payload),
+        }
     }
 
     /// Deals with the panic of a message.
-    fn settle(
-        &mut self,
-        owner: &mut Owner,
-        unwound: Unwound,
-        payload: Payload,
-    ) -> Option<Duration> {
+    fn settle(&mut self, owner: &mut Owner, unwound: Unwound, payload: Payload) {
+        owner.count_turn();
         // A message that panics while it is given back hurts nothing else: the actor is stopping
         // anyway.
-        let backoff = unwound.has_run().then(|| owner.recover(&payload, true)).flatten();
+        let restarts = unwound.has_run() && recover(owner, &payload);
         let env = Env::of(owner.cell());
         // SAFETY: ENVELOPE-1: a message of this mailbox, with its own cell.
         unsafe { unwound.settle(&env, payload) }.free(self.row);
-        owner.count_turn();
         // A restart that comes later has the turn's place, also in the budget.
-        if backoff.is_none() {
+        if !restarts {
             self.meter.count();
         }
-        backoff
     }
 
     // Letting go.

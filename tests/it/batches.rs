@@ -524,7 +524,7 @@ fn the_batch_of_a_turn_that_is_cut_ends_with_its_actor() {
 }
 
 #[test]
-fn a_turn_that_panics_after_an_await_ends_its_batch_before_the_rest() {
+fn a_rest_leaves_the_batch_of_its_turn_open() {
     let (queue, clock) = (DrainQueue::new(), VirtualClock::new());
     let timers = Timers::by_hand(clock.clone());
     let (diary, builder) = builder();
@@ -550,11 +550,11 @@ fn a_turn_that_panics_after_an_await_ends_its_batch_before_the_rest() {
     go.keep(());
     queue.run_until_idle();
     assert!(matches!(panics.wait(), Err(AskError::Panicked(_))));
-    assert_eq!(diary.take(), [Turn(1), Panicked("late".into()), After(2)]);
+    assert_eq!(diary.take(), [Turn(1), Panicked("late".into())]);
     clock.advance(Duration::from_secs(1));
     timers.run_due();
     queue.run_until_idle();
-    assert_eq!(diary.take(), [Turn(3), After(1)], "a rest is in no batch");
+    assert_eq!(diary.take(), [Turn(3), After(3)], "a rest is no turn of its own");
 }
 
 #[test]
