@@ -163,6 +163,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// True if the caller must not wait as it was about to: its program is wrong.
+    pub(crate) fn forbids_wait(&self) -> bool {
+        matches!(self, Reason::Deadlock(_) | Reason::WouldBlock)
+    }
+
     fn cause(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Reason::Stopped(cause) if *cause != StopCause::Requested => Some(cause),

@@ -12,7 +12,6 @@ use super::within::{Over, Within};
 use super::{Actor, Reply, WaitError};
 use crate::cell::header::Header;
 use crate::cell::message::{AsyncMessage, Closure, Message};
-use crate::cell::observe::Event;
 use crate::cell::refs::Strong;
 use crate::error::{AskError, Reason, SendError, Withdrawn};
 use crate::mailbox::node::Envelope;
@@ -310,7 +309,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
     {
         let reply = Reply::pending(asker, handle.to_ref());
         let refused = |header: &Header, question: E, reason: Reason| {
-            header.report(&Event::Refused { reason: &reason, messages: 1 });
+            header.report_refused(&reason, 1);
             match &reason {
                 Reason::Full => question.leave(),
                 _ => question.refuse(reason.clone()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::config::Plan;
 use super::header::{Header, Held};
-use super::observe::{BatchEnd, Event};
+use super::observe::BatchEnd;
 use super::owner::Owner;
 use super::typed::Cell;
 use crate::panic::{self, Payload};
@@ -21,7 +21,7 @@ impl Observed {
         if runs {
             self.turns += 1;
         } else {
-            header.report(&Event::Undelivered);
+            header.undelivered();
         }
     }
 

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::{Counts, Linked};
-use super::observe::{Event, Stats};
+use super::observe::Stats;
 use super::restarts::History;
 use super::settings::{Config, Fork, Kind};
 use super::turn::Keeper;
@@ -467,7 +467,7 @@ impl Header {
         // owner must see its own stop at once.
         announce_stop();
         if first {
-            self.report(&Event::Stopped(cause));
+            self.stopped(cause);
         }
         first
     }

@@ -1,9 +1,9 @@
 //! The observers of an actor, and the moments at which each is called.
 //!
-//! The engine ends each batch of an actor with [`Observers`] ([`Observed`]), and code that meets an
-//! [`Event`] reports it ([`Header::report`]). With the feature `tracing` each failure of any actor
-//! is an event of that crate, too, with the actor's name and never with a message. Only an actor
-//! that is observed pays: its messages are run by a drain alone.
+//! The engine ends each batch of an actor with [`Observers`] ([`Observed`]), and code in which
+//! something else happens to an actor calls the method for that. With the feature `tracing` each
+//! failure of any actor is an event of that crate, too, with the actor's name and never with a
+//! message. Only an actor that is observed pays: its messages are run by a drain alone.
 //!
 //! A **batch** goes from an owner's first turn to the moment at which its private list is at its
 //! end, or at which it lets go with a rest of it left (out of budget, or giving way to this
@@ -37,25 +37,6 @@ pub(super) trait BatchEnd: Send + Sync {
     /// A batch with this many turns ends. By its owner, between two turns: the state is there, and
     /// nothing borrows it. A panic is caught, and is the error.
     fn batch_ends(&self, owner: &dyn Held, turns: u64) -> Result<(), Payload>;
-}
-
-/// Events of an actor beside its turns.
-#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "`tracing` says all of it"))]
-pub(crate) enum Event<'a> {
-    /// A turn panicked, or the hook of a batch, and the policy has acted.
-    Panicked { panic: &'a TurnPanic, recovered: &'a Recovered },
-    /// The actor was stopped.
-    Stopped(&'a StopCause),
-    /// Messages were not accepted: they go back to their sender or asker.
-    Refused { reason: &'a Reason, messages: u64 },
-    /// A question was accepted, and its asker must not wait for it: it was withdrawn.
-    Withdrawn(&'a Reason),
-    /// A message was accepted and is not run: its actor was stopped, or its mailbox full.
-    Undelivered,
-    /// Such a message is about to be dropped, for there is no hook.
-    Discarded,
-    /// The budget is spent, and the rest goes to the executor.
-    HandedOff,
 }
 
 /// The observers of a configuration's actors.
@@ -113,24 +94,75 @@ pub struct Stats {
     pub handed_off: u64,
 }
 
-impl Header {
-    /// Counts what happens to an actor that is counted, and tells `tracing`.
-    #[cold]
-    pub(crate) fn report(&self, event: &Event<'_>) {
-        self.count(|stats| match event {
-            Event::Panicked { recovered, .. } => {
-                stats.panicked += 1;
-                let restarted = matches!(recovered, Recovered::Restarted | Recovered::Restarts(_));
-                stats.restarted += u64::from(restarted);
-            }
-            Event::Refused { reason: Reason::Busy | Reason::HasExecutor, .. } => {}
-            Event::Refused { messages, .. } => stats.refused += messages,
-            Event::Undelivered => stats.undelivered += 1,
-            Event::HandedOff => stats.handed_off += 1,
-            // Every actor counts what it discards.
-            Event::Discarded | Event::Stopped(_) | Event::Withdrawn(_) => {}
+/// An event of `tracing` with an actor's name; nothing without that feature.
+macro_rules! event {
+    ($header:ident, $level:ident, $($field:ident,)* $text:literal $($args:tt)*) => {{
+        #[cfg(feature = "tracing")]
+        told((), || {
+            let actor = $header.name();
+            tracing::event!(
+                target: "turnwise",
+                tracing::Level::$level,
+                actor,
+                $($field,)*
+                $text $($args)*
+            );
         });
-        say(self, event);
+        #[cfg(not(feature = "tracing"))]
+        let _ = (stringify!($level), $(&$field,)* format_args!($text $($args)*));
+    }};
+}
+
+/// What happens to an actor beside its turns: counted, if the actor is counted, and an event.
+impl Header {
+    /// A turn panicked, or the hook of a batch, and the policy has acted.
+    #[cold]
+    pub(super) fn panicked(&self, panic: &TurnPanic, recovered: Recovered) {
+        let goes_on = !matches!(recovered, Recovered::Stopped | Recovered::GaveUp(_));
+        self.count(|stats| {
+            stats.panicked += 1;
+            let restarted = matches!(recovered, Recovered::Restarted | Recovered::Restarts(_));
+            stats.restarted += u64::from(restarted);
+        });
+        event!(self, ERROR, goes_on, "a turn panicked: {}", panic.text());
+    }
+
+    /// The actor was stopped.
+    #[cold]
+    pub(super) fn stopped(&self, cause: &StopCause) {
+        event!(self, WARN, "actor stopped: {cause}");
+    }
+
+    /// A question was accepted, and its asker must not wait for it: it was withdrawn.
+    #[cold]
+    pub(crate) fn withdrawn(&self, reason: &Reason) {
+        event!(self, WARN, "question withdrawn: {reason}");
+    }
+
+    /// A message was accepted and is not run: its actor was stopped, or its mailbox full.
+    #[cold]
+    pub(crate) fn undelivered(&self) {
+        self.count(|stats| stats.undelivered += 1);
+    }
+
+    /// The budget is spent, and the rest goes to the executor.
+    #[cold]
+    pub(crate) fn handed_off(&self) {
+        self.count(|stats| stats.handed_off += 1);
+        event!(self, TRACE, "budget spent: the rest goes to the executor");
+    }
+
+    /// Messages were not accepted: they go back to their sender or asker.
+    #[cold]
+    fn not_accepted(&self, reason: &Reason, messages: u64) {
+        if !matches!(reason, Reason::Busy | Reason::HasExecutor) {
+            self.count(|stats| stats.refused += messages);
+        }
+        if reason.forbids_wait() {
+            event!(self, WARN, messages, "not accepted: {reason}");
+        } else {
+            event!(self, DEBUG, messages, "not accepted: {reason}");
+        }
     }
 
     /// Counts, if the actor is counted: in its own memory, under a lock of a few instructions.
@@ -140,10 +172,11 @@ impl Header {
         }
     }
 
+    /// [`not_accepted`](Self::not_accepted), if that is for anything.
     #[inline]
-    fn report_refused(&self, reason: &Reason, messages: u64) {
+    pub(crate) fn report_refused(&self, reason: &Reason, messages: u64) {
         if cfg!(feature = "tracing") || self.config().is_observed() {
-            self.report(&Event::Refused { reason, messages });
+            self.not_accepted(reason, messages);
         }
     }
 
@@ -177,7 +210,11 @@ impl Header {
         if let Some(all) = &ext.discarded_beside {
             *all.lock() += 1;
         }
-        self.report(&Event::Discarded);
+        event!(
+            self,
+            WARN,
+            "message discarded: accepted, not handled, with no hook or asker to go to"
+        );
     }
 
     /// Messages that were dropped for want of a hook, or of an asker.
@@ -191,42 +228,6 @@ impl Header {
         let counted = || self.ext().and_then(|ext| ext.told.lock().stats.as_deref().copied());
         self.config().observers.counts.then(|| counted().unwrap_or_default())
     }
-}
-
-#[cfg(feature = "tracing")]
-fn say(header: &Header, event: &Event<'_>) {
-    macro_rules! event {
-        ($level:ident, $($rest:tt)*) => {
-            tracing::event!(
-                target: "turnwise",
-                tracing::Level::$level,
-                actor = header.name(),
-                $($rest)*
-            )
-        };
-    }
-    let said = || match event {
-        Event::Panicked { panic, recovered } => {
-            let stops = matches!(recovered, Recovered::Stopped | Recovered::GaveUp(_));
-            let goes_on = !stops;
-            event!(ERROR, goes_on, "a turn panicked: {}", panic.text());
-        }
-        Event::Stopped(cause) => event!(WARN, "actor stopped: {cause}"),
-        Event::Refused { reason: reason @ Reason::Deadlock(_), messages } => {
-            event!(WARN, messages, "not accepted: {reason}");
-        }
-        Event::Refused { reason, messages } => event!(DEBUG, messages, "not accepted: {reason}"),
-        Event::Withdrawn(reason) => event!(WARN, "question withdrawn: {reason}"),
-        Event::Undelivered => {}
-        Event::Discarded => {
-            event!(
-                WARN,
-                "message discarded: accepted, not handled, with no hook or asker to go to"
-            );
-        }
-        Event::HandedOff => event!(TRACE, "budget spent: the rest goes to the executor"),
-    };
-    told((), said);
 }
 
 #[cfg(feature = "tracing")]
@@ -253,6 +254,3 @@ pub(crate) fn told<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
         })
     })
 }
-
-#[cfg(not(feature = "tracing"))]
-fn say(_: &Header, _: &Event<'_>) {}

@@ -17,7 +17,6 @@ use super::executor::Executor;
 use super::header::{
     AWAITS, CellPtr, ENDED, Header, Held, Own, Recovered, Resting, SAVED, STOP, restart,
 };
-use super::observe::Event;
 use super::reclaim::{Dead, reclaim};
 use super::refs::{Queued, Ref, Scheduled, Strong};
 use super::resident::InTurn;
@@ -482,7 +481,7 @@ impl Owner {
         // SAFETY: this is the owner, between two turns of an actor that has not ended, and the
         // function is that of its state's type.
         let recovered = unsafe { (header.config().vtable.recover)(self.own.cell.as_ptr(), panic) };
-        header.report(&Event::Panicked { panic, recovered: &recovered });
+        header.panicked(panic, recovered);
         recovered
     }
 

@@ -5,7 +5,6 @@ use std::panic::resume_unwind;
 
 use super::push::{By, discharge};
 use crate::cell::message::{AsyncMessage, Message};
-use crate::cell::observe::Event;
 use crate::cell::owner::{Claimed, ClaimedBy};
 use crate::cell::refs::{Ref, Strong};
 use crate::cell::resident::InTurn;
@@ -145,7 +144,7 @@ impl<S: 'static> Strong<S> {
 
     /// The mailbox is full, and the message goes to the hook.
     pub(crate) fn drop_newest<L: Message<S>>(&self, message: L) {
-        self.header().report(&Event::Undelivered);
+        self.header().undelivered();
         panic::ignore(|| give_back(self.on_undelivered(), self.header(), message));
     }
 

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 
 use crate::budget::Until;
 use crate::cell::header::Ext;
-use crate::cell::observe::Event;
 use crate::cell::refs::{Ref, Strong};
 use crate::error::{AskError, Cycle, Reason};
 use crate::mailbox::oneshot::Asker;
@@ -104,7 +103,7 @@ impl Ref {
     fn withdraw<R, P>(&self, asker: &mut Asker<R, P>, reason: Reason) -> Refused<P> {
         let refused = Refused { reason, question: asker.cancel() };
         if refused.question.is_some() {
-            self.header().report(&Event::Withdrawn(&refused.reason));
+            self.header().withdrawn(&refused.reason);
         }
         refused
     }

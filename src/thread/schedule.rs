@@ -64,6 +64,30 @@ pub(crate) fn schedule(local: &Local, kept: &Ref) {
     }
 }
 
+/// Takes the mailbox over that a drain stands for. As long as it is pending, POSTED of a drain
+/// without the entry is raised, so that one that drops a handle leaves what was posted to the
+/// drain. A message that came too late for the take-over, and found POSTED raised, is seen by the
+/// second look.
+pub(crate) fn take_over(drain: Queued) -> Option<Owner> {
+    match drain {
+        Queued::Entry(entry) => entry.take_over(),
+        Queued::Hint(cell) => {
+            let owner = cell.take_over();
+            cell.header().lower_posted();
+            owner.or_else(|| cell.take_over())
+        }
+    }
+}
+
+/// A reference in place of a drain, whose mailbox is left to the caller; `None` if there is nothing
+/// to run.
+pub(crate) fn take_off(drain: Queued) -> Option<Ref> {
+    if let Queued::Hint(cell) = &drain {
+        cell.header().lower_posted();
+    }
+    drain.into_ref()
+}
+
 /// Leaves the mailbox pending, for another thread: where it is at home. On a thread that is inside
 /// no turn, [`settle`](crate::turn::run_list::settle) follows.
 pub(crate) fn hand_over(local: &Local, owner: Owner) {

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::run::{drive, within_budget};
-use super::run_list::{run_list, settle, take_posted};
+use super::run_list::{run_list, settle};
 use crate::budget::{Meter, Until};
 use crate::cell::executor::Drain;
 use crate::cell::header::{AWAITS, ENDED, STOP};
@@ -20,7 +20,9 @@ use crate::mailbox::chunk::Row;
 use crate::panic;
 use crate::thread::context::{Leaves, Local, with_local};
 use crate::thread::list::{defer, hand_off};
-use crate::thread::schedule::{enter, hand_over, schedule, schedule_elsewhere};
+use crate::thread::schedule::{
+    enter, hand_over, schedule, schedule_elsewhere, take_off, take_over,
+};
 
 /// Drains within the actor's budget.
 #[inline]
@@ -99,10 +101,7 @@ impl Drain {
                 return run_list(local, Some(queued), || None);
             }
             if local.defers_drains() {
-                if let Queued::Hint(cell) = &queued {
-                    cell.header().lower_posted();
-                }
-                let Some(cell) = queued.into_ref() else { return };
+                let Some(cell) = take_off(queued) else { return };
                 if local.leaves() != Leaves::Here {
                     // This thread may be about to wait for what it would do after the turn, or
                     // must not run it.
@@ -112,10 +111,9 @@ impl Drain {
                 }
                 return;
             }
-            match queued {
-                Queued::Entry(entry) => entry.take_over().map(|owner| drain(local, owner)),
-                Queued::Hint(cell) => take_posted(&cell).map(|owner| drain(local, owner)),
-            };
+            if let Some(owner) = take_over(queued) {
+                drain(local, owner);
+            }
             hand_off(local);
         });
     }
@@ -152,11 +150,7 @@ fn dropped_unrun(drain: &mut Drain) {
     }
     let Some(queued) = Queued::of_drain(drain) else { return };
     with_local(|local| {
-        let owner = match queued {
-            Queued::Entry(entry) => entry.take_over(),
-            Queued::Hint(cell) => take_posted(&cell),
-        };
-        let Some(mut owner) = owner else { return };
+        let Some(mut owner) = take_over(queued) else { return };
         local.enter(&mut owner, |owner| {
             owner.stop(StopCause::ExecutorGone);
         });

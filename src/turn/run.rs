@@ -30,7 +30,6 @@ use super::hand::{Hand, Unwound};
 use crate::budget::{Leave, Meter, Surroundings};
 use crate::cell::batch::Observed;
 use crate::cell::header::{Header, Held, stops};
-use crate::cell::observe::Event;
 use crate::cell::owner::Owner;
 use crate::cell::resident::Env;
 use crate::cell::settings::Move;
@@ -250,7 +249,7 @@ impl Drive<'_> {
     fn leave(&mut self, mut owner: Owner, leave: Leave) {
         let (frame, local) = (self.frame, self.local);
         if matches!(leave, Leave::HandOff) {
-            frame.lend(&mut owner, |owner| owner.header().report(&Event::HandedOff));
+            frame.lend(&mut owner, |owner| owner.header().handed_off());
         }
         match leave {
             // What comes on this thread may take long: an executor's actor does not wait for that.

@@ -11,7 +11,7 @@ use super::run::{drive, drive_on, drive_panicked, within_budget};
 use crate::budget::{Budget, Meter, Surroundings};
 use crate::cell::header::{Held, stops};
 use crate::cell::owner::{Claimed, Few, Owner};
-use crate::cell::refs::{Queued, Ref, Scheduled};
+use crate::cell::refs::{Queued, Scheduled};
 use crate::cell::resident::Env;
 use crate::mailbox::chunk::Row;
 use crate::mailbox::list::Batch;
@@ -19,7 +19,7 @@ use crate::mailbox::node::Taken;
 use crate::panic::{self, Payload};
 use crate::pool::linger;
 use crate::thread::context::{Frame, LentClaim, Local};
-use crate::thread::schedule::{hands_off, schedule};
+use crate::thread::schedule::{hands_off, schedule, take_over};
 use crate::time::MonotonicClock;
 
 /// Runs `first`, then this thread's list, and then, for as long as there are, what `next` has and
@@ -82,7 +82,7 @@ impl ListRun<'_> {
             };
             match queued {
                 Queued::Entry(entry) => self.entry(entry),
-                Queued::Hint(cell) if is_drain => self.drive(take_posted(&cell)),
+                drain if is_drain => self.drive(take_over(drain)),
                 Queued::Hint(cell) => self.drive(cell.take_over()),
             }
             self.meter.count();
@@ -204,15 +204,6 @@ impl ListRun<'_> {
         let (owner, meter) = self.owner(claimed);
         drive_panicked(self.local, owner, (unwound, payload), meter, &mut self.row);
     }
-}
-
-/// Takes a pending mailbox over by a drain without an entry. As long as the mailbox is pending,
-/// POSTED is raised, so that one that drops a handle leaves what was posted to the drain. A message
-/// that came too late for the take-over, and found POSTED raised, is seen by the second look.
-pub(super) fn take_posted(cell: &Ref) -> Option<Owner> {
-    let owner = cell.take_over();
-    cell.header().lower_posted();
-    owner.or_else(|| cell.take_over())
 }
 
 /// Runs this thread's list, if it has one and is inside no turn.
