@@ -82,7 +82,7 @@ impl ListRun<'_> {
             };
             match queued {
                 Queued::Entry(entry) => self.entry(entry),
-                drain if is_drain => self.drive(take_over(drain)),
+                Queued::Hint(cell) if is_drain => self.drive(take_over(Queued::Hint(cell))),
                 Queued::Hint(cell) => self.drive(cell.take_over()),
             }
             self.meter.count();
