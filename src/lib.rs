@@ -60,7 +60,7 @@ pub mod wait {
 /// Activity of actors, and counts of their messages.
 pub mod snapshot {
     pub use crate::actor::{Activity, ActorSnapshot, SystemSnapshot, SystemView};
-    pub use crate::cell::observe::Stats;
+    pub use crate::cell::stats::Stats;
 }
 
 /// True inside a turn of some actor, and inside a call of an executor's that a send has

@@ -7,13 +7,12 @@ use super::outgoing::{Shown, as_sent};
 use super::reply::promise_of;
 use super::waiting::Asking;
 use super::{Actor, Posted, Promise, Reply, Waiting, WeakActor};
-use crate::cell::message::AsyncMessage;
 use crate::cell::refs::{Strong, Weak};
 use crate::cell::resident::InTurn;
 use crate::cell::turn::Keeper;
-use crate::send::close::stop_in_turn;
 use crate::send::push::By;
-use crate::turn::envelope::awaited::Awaited;
+use crate::turn::cut::stop_in_turn;
+use crate::turn::envelope::awaited::{AsyncMessage, Awaited};
 use crate::turn::waking::abort;
 
 /// Argument of [`Actor::run`]: `async |state| ..`, an `async fn(&mut S) -> R`, or a function that

@@ -28,7 +28,8 @@ use crate::thread::ends::Ends;
 use crate::thread::list::take_on_if_pending;
 use crate::thread::schedule::hand_over;
 use crate::time::{Clock, MonotonicClock};
-use crate::turn::deferred::{cut_stopped, give_back_here};
+use crate::turn::cut::cut_stopped;
+use crate::turn::deferred::give_back_here;
 use crate::wait_list::Waiters;
 
 /// An actor of any state, which this does not keep going.

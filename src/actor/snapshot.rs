@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::cell::header::{ENDED, Header};
-use crate::cell::observe::Stats;
+use crate::cell::stats::Stats;
 use crate::error::StopCause;
 use crate::mailbox::word::CLOSED;
 

@@ -33,7 +33,7 @@ use tracing::{Dispatch, Level, Span, dispatcher, span};
 use super::outgoing::{Returned, Shown};
 use crate::cell::config::Undelivered;
 use crate::cell::header::Header;
-use crate::cell::message::{AsyncMessage, Message};
+use crate::cell::message::Message;
 use crate::cell::observe::told;
 use crate::cell::refs::Strong;
 use crate::cell::resident::InTurn;
@@ -41,6 +41,7 @@ use crate::cell::settings::OBSERVED;
 use crate::error::{AskError, Reason};
 use crate::panic::{self, Payload};
 use crate::time::{Clock, MonotonicClock};
+use crate::turn::envelope::awaited::AsyncMessage;
 
 /// The span that a message comes from, and the time at which it was sent.
 pub(super) struct Origin {

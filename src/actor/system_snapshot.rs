@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::registry::SystemShared;
 use super::snapshot::ActorSnapshot;
 use super::system::System;
-use crate::cell::observe::Stats;
+use crate::cell::stats::Stats;
 use crate::thread::waits_for::WaitSnapshot;
 
 /// The actors of a [`System`], as they were one after the other: [`System::snapshot`].

@@ -11,7 +11,7 @@ use super::outgoing::{Returned, Shown, as_sent};
 use super::within::{Over, Within};
 use super::{Actor, Reply, WaitError};
 use crate::cell::header::Header;
-use crate::cell::message::{AsyncMessage, Closure, Message};
+use crate::cell::message::{Closure, Message};
 use crate::cell::refs::Strong;
 use crate::error::{AskError, Reason, SendError, Withdrawn};
 use crate::mailbox::node::Envelope;
@@ -23,7 +23,7 @@ use crate::time::{Cutoff, Limit};
 use crate::turn::blocking::in_poll;
 use crate::turn::envelope::Answers;
 use crate::turn::envelope::ask::{Ask, Asked};
-use crate::turn::envelope::awaited::Awaited;
+use crate::turn::envelope::awaited::{AsyncMessage, Awaited};
 use crate::turn::envelope::tell::Tell;
 
 /// An actor whose senders wait for room: see [`Actor::waiting`].

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use super::Actor;
 use super::snapshot::show;
 use crate::cell::refs::{Ref, Weak};
-use crate::send::close::wake_stopped;
+use crate::turn::cut::cut_here;
 
 /// A handle to an actor that does not keep it going: [`upgrade`](Self::upgrade) gives an [`Actor`]
 /// as long as another one is there.
@@ -62,7 +62,7 @@ impl<S: Send + 'static> WeakActor<S> {
             // Nothing new can come; what waits is given back by the next owner.
             None => {
                 let first = self.weak.as_ref().header().raise_stop();
-                wake_stopped(self.weak.as_ref());
+                cut_here(self.weak.as_ref());
                 first
             }
         }

@@ -25,13 +25,13 @@ impl Observed {
         }
     }
 
-    /// The turn is suspended: its batch stays open.
-    pub(crate) fn suspend(&mut self, header: &Header) {
+    /// Its turn waits.
+    pub(crate) fn stays_open(&mut self, header: &Header) {
         header.ext_made().told.lock().turns = std::mem::take(&mut self.turns);
     }
 
-    /// The turn goes on, and the batch that it was suspended in.
-    pub(crate) fn resume(&mut self, header: &Header) {
+    /// Its turn goes on.
+    pub(crate) fn goes_on(&mut self, header: &Header) {
         self.turns += std::mem::take(&mut header.ext_made().told.lock().turns);
     }
 

@@ -48,9 +48,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::{Counts, Linked};
-use super::observe::Stats;
 use super::restarts::History;
 use super::settings::{Config, Fork, Kind};
+use super::stats::Stats;
 use super::turn::Keeper;
 use crate::error::{EndCause, Reason, StopCause, Who};
 use crate::mailbox::list::Batch;

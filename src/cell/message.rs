@@ -1,11 +1,9 @@
 //! A message and the state it is for: it is run on the state, or handed back.
 
 use std::marker::PhantomData;
-use std::pin::Pin;
 
 use super::config::Undelivered;
 use super::resident::InTurn;
-use crate::error::AskError;
 
 /// A message for a state of type `S`. `Payload` is what its sender gets back when it is cancelled.
 pub(crate) trait Message<S>: Send + Sized + 'static {
@@ -27,23 +25,6 @@ pub(crate) trait Message<S>: Send + Sized + 'static {
 
     /// Converts it for the undelivered hook.
     fn undelivered(self) -> Undelivered<S>;
-}
-
-/// A message whose turn may wait: it becomes a future on the state. `Payload` is what its sender
-/// gets back when it is cancelled.
-pub(crate) trait AsyncMessage<S: 'static>: Send + Sized + 'static {
-    type Answer: Send + 'static;
-    type Payload: Send + 'static;
-    type Future: Future<Output = Self::Answer> + Send;
-
-    /// Begins its turn. The state is there for as long as the future, and for no longer.
-    fn begin(self, state: &'static mut S, turn: InTurn<'_, S>) -> Self::Future;
-
-    /// Converts it into the message that its sender gets back.
-    fn payload(self) -> Self::Payload;
-
-    /// Its future is about to be dropped at an await, and why. May unwind.
-    fn cut(_: Pin<&mut Self::Future>, _: &AskError) {}
 }
 
 pub(crate) struct Closure<F, R> {

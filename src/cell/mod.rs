@@ -26,5 +26,6 @@ pub(crate) mod refs;
 pub(crate) mod resident;
 pub(crate) mod restarts;
 pub(crate) mod settings;
+pub(crate) mod stats;
 pub(crate) mod turn;
 pub(crate) mod typed;

@@ -24,6 +24,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::header::{Header, Held, Recovered};
+use super::stats::Stats;
 use crate::error::{AskError, Reason, SendError, StopCause, TurnPanic};
 #[cfg(feature = "tracing")]
 use crate::panic;
@@ -67,33 +68,6 @@ impl Observers {
     }
 }
 
-/// Counts of an actor's messages by outcome, since it was made: see
-/// [`Actor::snapshot`](crate::Actor::snapshot).
-///
-/// Late by at most a batch. When nothing runs or waits, what was accepted is `handled` and
-/// `undelivered` together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Turns that were run, those that panicked included. A message that was withdrawn may be among
-    /// them, for its place is passed: a question that was cancelled while it waited, a turn that
-    /// was aborted before it began, or that of a sender who waited for room and left as it was let
-    /// in.
-    pub handled: u64,
-    /// Turns, and hooks of a batch, that panicked.
-    pub panicked: u64,
-    /// Panics after which its policy restarted it, at once or after a rest.
-    pub restarted: u64,
-    /// Messages that were not accepted. An attempt ([`try_with`](crate::Actor::try_with)) that
-    /// found the actor busy is none.
-    pub refused: u64,
-    /// Messages that were accepted and not handled: they went to the undelivered hook, their asker
-    /// got an error, their closure stayed with its caller, or they were discarded.
-    pub undelivered: u64,
-    /// Drains that have spent their budget, and left what was left to the executor.
-    pub handed_off: u64,
-}
-
 /// An event of `tracing` with an actor's name; nothing without that feature.
 macro_rules! event {
     ($header:ident, $level:ident, $($field:ident,)* $text:literal $($args:tt)*) => {{
@@ -113,7 +87,7 @@ macro_rules! event {
     }};
 }
 
-/// What happens to an actor beside its turns: counted, if the actor is counted, and an event.
+/// Events beside an actor's turns: they are counted, if the actor is, and passed to `tracing`.
 impl Header {
     /// A turn panicked, or the hook of a batch, and the policy has acted.
     #[cold]

@@ -383,9 +383,9 @@ impl Owner {
         self.batch.pop()
     }
 
-    /// The message that is taken up next; it stays in the list.
-    pub(crate) fn first(&self) -> Option<Taken> {
-        self.batch.first()
+    /// True if a turn that has begun goes on first.
+    pub(crate) fn has_begun_turn(&self) -> bool {
+        self.batch.first().is_some_and(Taken::resumes)
     }
 
     #[inline(always)]

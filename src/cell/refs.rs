@@ -504,7 +504,7 @@ impl<S> Clone for Weak<S> {
 
 impl Drain {
     /// True if a turn of its actor is suspended, or about to be. Stale on return.
-    pub(crate) fn is_suspended(&self) -> bool {
+    pub(crate) fn is_unfinished(&self) -> bool {
         self.header().is_some_and(Header::has_begun_turn)
     }
 

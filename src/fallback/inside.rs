@@ -72,7 +72,7 @@ impl Job for Task {
         Task(unsafe { Box::from_raw(raw.cast().as_ptr()) })
     }
 
-    fn is_suspended(&self) -> bool {
+    fn is_unfinished(&self) -> bool {
         false
     }
 

@@ -18,7 +18,7 @@ pub(crate) trait Job: Sized + Send + 'static {
     unsafe fn from_raw(raw: NonNull<()>) -> Self;
 
     /// True if it was [enrolled](super::Pool::enrolled), and has not been run to its end.
-    fn is_suspended(&self) -> bool;
+    fn is_unfinished(&self) -> bool;
 
     /// Drops jobs un-run. What the drop of one leaves to be done comes after all of them, so it may
     /// wait for another.

@@ -123,19 +123,19 @@ impl<J: Job> Shared<J> {
         std::iter::from_fn(|| self.queues.take_any()).inspect(|_| self.threads.count_dropped())
     }
 
-    /// The pool has ended: lets all threads go that wait, and drops what is queued, or suspended.
+    /// The pool has ended: lets all threads go that wait, and drops what is queued, or enrolled.
     pub(super) fn see_off(&self) {
         // Before other threads see the end: they drop none of these after this call.
         let enrolled = self.enrolled.end();
         self.idle.end();
         self.threads.dismiss();
         self.alarm.end();
-        let suspended = enrolled.inspect(|job| {
-            if job.is_suspended() {
+        let enrolled = enrolled.inspect(|job| {
+            if job.is_unfinished() {
                 self.threads.count_cut();
             }
         });
-        J::drop_all(self.left().chain(suspended));
+        J::drop_all(self.left().chain(enrolled));
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::mem::needs_drop;
 
-use crate::cell::header::{AWAITS, Header};
+use crate::cell::header::Header;
 use crate::cell::owner::Owed;
-use crate::cell::refs::{Ref, Sole, Strong};
-use crate::error::StopCause;
+use crate::cell::refs::{Sole, Strong};
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
 use crate::send::push::{By, discharge};
 use crate::thread::context::{Depth, Local, with_local};
 use crate::thread::list::hand_off;
-use crate::turn::deferred::{cut_elsewhere, cut_here, drain};
+use crate::turn::cut::cut_here;
+use crate::turn::deferred::drain;
 use crate::turn::run_list::settle;
 
 impl<S> Strong<S> {
@@ -28,15 +28,8 @@ impl<S> Strong<S> {
     pub(crate) fn stop(&self) -> bool {
         let first = self.header().raise_stop();
         self.close();
-        self.wake_stopped();
+        cut_here(&self.lent());
         first
-    }
-
-    /// Cuts the turn that waits of an actor that was stopped and closed.
-    pub(super) fn wake_stopped(&self) {
-        if self.header().has(AWAITS) {
-            wake_stopped(&self.to_ref());
-        }
     }
 
     /// Closes the mailbox of an actor without an executor if nothing runs or waits in it, and
@@ -104,20 +97,6 @@ fn refuse(local: &Local, header: &Header, flag: u64) {
     if flag == CLOSED {
         local.leaving_elsewhere(|| header.refuse_waiters());
     }
-}
-
-/// Cuts the turn that waits of an actor that was stopped.
-pub(crate) fn wake_stopped(cell: &Ref) {
-    with_local(|local| {
-        cut_here(local, cell);
-        settle(local);
-    });
-}
-
-/// Stops an actor whose turn waits, or runs, by one that borrows from that turn.
-pub(crate) fn stop_in_turn(cell: &Ref) {
-    cell.header().stop(StopCause::Requested);
-    with_local(|local| cut_elsewhere(local, cell));
 }
 
 impl<S> Strong<S> {

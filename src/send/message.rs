@@ -4,7 +4,7 @@
 use std::panic::resume_unwind;
 
 use super::push::{By, discharge};
-use crate::cell::message::{AsyncMessage, Message};
+use crate::cell::message::Message;
 use crate::cell::owner::{Claimed, ClaimedBy};
 use crate::cell::refs::{Ref, Strong};
 use crate::cell::resident::InTurn;
@@ -18,10 +18,10 @@ use crate::panic::{self, Payload};
 use crate::thread::context::{Depth, Local, with_local};
 use crate::turn::deferred::drain;
 use crate::turn::envelope::ask::{Ask, Asked};
-use crate::turn::envelope::awaited::{Awaited, On};
+use crate::turn::envelope::awaited::{AsyncMessage, Awaited, On};
 use crate::turn::envelope::give_back;
 use crate::turn::envelope::tell::Tell;
-use crate::turn::run::drive_recovered;
+use crate::turn::run::drive_after_panic;
 use crate::turn::run_list::settle;
 
 /// The answer to a question, or where it will be.
@@ -266,7 +266,7 @@ fn go_on(local: &Local, claimed: Claimed) {
 #[cold]
 #[inline(never)]
 fn claimed_panicked(local: &Local, claimed: Claimed, payload: Payload) -> Payload {
-    drive_recovered(local, claimed.into_owner(), &payload);
+    drive_after_panic(local, claimed.into_owner(), &payload);
     settle(local);
     payload
 }

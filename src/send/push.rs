@@ -12,6 +12,7 @@ use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
 use crate::thread::context::Local;
 use crate::thread::list::{defer_entry, hint_by, schedule_for_others};
 use crate::thread::schedule::{enter, is_executor_gone, schedule};
+use crate::turn::cut::cut_here;
 use crate::turn::deferred::drain;
 use crate::turn::run_list::settle;
 
@@ -152,7 +153,7 @@ impl<S: 'static> Strong<S> {
         if depends && !now.has(CLOSED) && is_executor_gone(header) {
             header.stop_because(StopCause::ExecutorGone);
             self.close();
-            self.wake_stopped();
+            cut_here(&self.lent());
             return Err(self.reason(Refusal::Closed));
         }
         Ok(now)

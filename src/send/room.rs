@@ -179,9 +179,7 @@ impl<S: 'static> Strong<S> {
                     None => break,
                 },
             };
-            if owner.first().is_none_or(|first| !first.resumes()) && room.overdraw(len)
-                || room.try_acquire(len)
-            {
+            if !owner.has_begun_turn() && room.overdraw(len) || room.try_acquire(len) {
                 return self.put_by(local, owner, links);
             }
             // A turn that has begun goes on first, and makes no room: within the actor's budget.

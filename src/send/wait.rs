@@ -129,11 +129,11 @@ impl Ref {
     /// be woken.
     pub(crate) fn sleep_until(
         &self,
-        awaited: WaitFor,
+        goal: WaitFor,
         entry: &WaiterEntry<'_>,
         deadline: Cutoff<'_>,
     ) -> Result<(), Cycle> {
-        let what = What::Mailbox(self.clone(), awaited.test());
+        let what = What::Mailbox(self.clone(), goal.test());
         let asleep = with_local(|local| falls_asleep(local, self.addr(), what, deadline))?;
         deadline.park(|| !entry.is_listed() || asleep.is_refused());
         asleep.refused().map_or(Ok(()), Err)
@@ -229,35 +229,31 @@ impl<S: 'static> Strong<S> {
         with_local(|local| own_circle(local, self.addr())).map(Reason::Deadlock)
     }
 
-    fn is_over(&self, awaited: WaitFor) -> bool {
-        awaited.is_over(self.header().word.look())
+    fn is_over(&self, goal: WaitFor) -> bool {
+        goal.is_over(self.header().word.look())
     }
 
     /// One that stands in the list: will it be woken? If not, what it waits for may have come, or
     /// one that `helps` may have come too late to be called.
-    fn stays(&self, awaited: WaitFor, helps: bool) -> bool {
+    fn stays(&self, goal: WaitFor, helps: bool) -> bool {
         let word = &self.header().word;
-        match awaited {
+        match goal {
             WaitFor::Idle => word.watch(),
             WaitFor::End => {
                 let now = word.meet();
                 let is_late = helps && now.is_pending() && now.has(CLOSED);
-                !(awaited.is_over(now) || is_late)
+                !(goal.is_over(now) || is_late)
             }
         }
     }
 
     /// Waits until it is so, at some moment; false if the time was over first. An error: this
     /// thread must not wait.
-    pub(crate) fn wait_until(
-        &self,
-        awaited: WaitFor,
-        deadline: Cutoff<'_>,
-    ) -> Result<bool, Reason> {
+    pub(crate) fn wait_until(&self, goal: WaitFor, deadline: Cutoff<'_>) -> Result<bool, Reason> {
         // Help is for what a waiter finds pending; so it needs no reference while nothing is.
         let cell = self.to_ref();
         loop {
-            if self.is_over(awaited) {
+            if self.is_over(goal) {
                 return Ok(true);
             }
             // A limit of zero is refused as well: it cannot be so while this turn runs.
@@ -267,22 +263,22 @@ impl<S: 'static> Strong<S> {
             if deadline.is_over() {
                 return Ok(false);
             }
-            let done = || self.is_over(awaited);
+            let done = || self.is_over(goal);
             if cell.help(&Until { done: &done, at_once: true, deadline }) {
                 continue;
             }
             // Before the look: an executor's code may park this thread, and so use a wake-up up.
             let slept = cell.relieve(|| {
-                let list = awaited.list(self.header().ext_made());
+                let list = goal.list(self.header().ext_made());
                 let entry = list.add(Waiter::Thread(thread::current()));
-                match self.stays(awaited, !self.has_executor()) {
-                    true => cell.sleep_until(awaited, &entry, deadline),
+                match self.stays(goal, !self.has_executor()) {
+                    true => cell.sleep_until(goal, &entry, deadline),
                     false => Ok(()),
                 }
             });
             match slept {
                 Ok(slept) => slept.map_err(Reason::Deadlock)?,
-                Err(WouldBlock) if self.is_over(awaited) => return Ok(true),
+                Err(WouldBlock) if self.is_over(goal) => return Ok(true),
                 Err(WouldBlock) => return Err(Reason::WouldBlock),
             }
         }
@@ -292,21 +288,21 @@ impl<S: 'static> Strong<S> {
     /// to the next.
     pub(crate) fn poll_until(
         &self,
-        awaited: WaitFor,
+        goal: WaitFor,
         entry: &mut Option<WaiterPlace>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Reason>> {
         loop {
-            if self.is_over(awaited) {
+            if self.is_over(goal) {
                 return Poll::Ready(Ok(()));
             }
             if let Some(cycle) = circle_of_task(cx.waker(), self.addr()) {
                 return Poll::Ready(Err(Reason::Deadlock(cycle)));
             }
             let waiter = Waiter::Task(cx.waker().clone());
-            self.forget_waiter(awaited, entry);
-            *entry = Some(awaited.list(self.header().ext_made()).insert(waiter));
-            if self.stays(awaited, false) {
+            self.forget_waiter(goal, entry);
+            *entry = Some(goal.list(self.header().ext_made()).insert(waiter));
+            if self.stays(goal, false) {
                 before_pending(cx.waker());
                 return Poll::Pending;
             }
@@ -314,9 +310,9 @@ impl<S: 'static> Strong<S> {
     }
 
     /// Takes a task out of the list.
-    pub(crate) fn forget_waiter(&self, awaited: WaitFor, entry: &mut Option<WaiterPlace>) {
+    pub(crate) fn forget_waiter(&self, goal: WaitFor, entry: &mut Option<WaiterPlace>) {
         if let (Some(place), Some(ext)) = (entry.take(), self.header().ext()) {
-            awaited.list(ext).remove(place);
+            goal.list(ext).remove(place);
         }
     }
 }

@@ -264,9 +264,9 @@ pub(crate) fn falls_asleep(
         EdgeState::Over => None,
         EdgeState::Open | EdgeState::Bound => graph.circle(&from, to),
     };
-    let woken = circle.as_ref().map_or(Ok(None), |circle| graph.refuse(circle, state, end));
-    let woken = match woken {
-        Ok(woken) => woken,
+    let refused = circle.as_ref().map_or(Ok(None), |circle| graph.refuse(circle, state, end));
+    let refused = match refused {
+        Ok(thread) => thread,
         Err(cycle) => {
             // What is owned here goes after the lock.
             drop(graph);
@@ -289,7 +289,7 @@ pub(crate) fn falls_asleep(
         to = mailbox;
     }
     drop(graph);
-    woken.into_iter().for_each(|thread| thread.unpark());
+    refused.into_iter().for_each(|thread| thread.unpark());
     Ok(Asleep { edges, of: PhantomData })
 }
 

@@ -7,12 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+use super::cut::drops_enrolled;
 use super::run::{drive, within_budget};
 use super::run_list::{run_list, settle};
 use crate::budget::{Meter, Until};
 use crate::cell::executor::Drain;
-use crate::cell::header::{AWAITS, ENDED, STOP};
-use crate::cell::owner::{Owed, Owner};
+use crate::cell::header::STOP;
+use crate::cell::owner::Owner;
 use crate::cell::refs::{Queued, Ref};
 use crate::error::StopCause;
 use crate::fallback;
@@ -20,9 +21,7 @@ use crate::mailbox::chunk::Row;
 use crate::panic;
 use crate::thread::context::{Leaves, Local, with_local};
 use crate::thread::list::{defer, hand_off};
-use crate::thread::schedule::{
-    enter, hand_over, schedule, schedule_elsewhere, take_off, take_over,
-};
+use crate::thread::schedule::{schedule, schedule_elsewhere, take_off, take_over};
 
 /// Drains within the actor's budget.
 #[inline]
@@ -165,51 +164,4 @@ fn dropped_unrun(drain: &mut Drain) {
             drain_by(local, owner, Meter::unlimited());
         }
     });
-}
-
-/// Cuts the turn of an actor that was stopped, if that is suspended. The mailbox is the caller's:
-/// what waits in it is to be given back.
-#[must_use = "the mailbox has to be drained, or left to others"]
-pub(crate) fn cut_stopped(cell: &Ref) -> Option<Owner> {
-    let header = cell.header();
-    debug_assert!(header.has(STOP | ENDED));
-    if !header.has(AWAITS) {
-        return None;
-    }
-    // TURN-3: the lock is in an allocation that is there on both sides.
-    let keeper = header.ext_made().turn.lock().clone();
-    Some(keeper?.cut()?.get_up())
-}
-
-/// [`cut_stopped`] by a thread that leaves what waits to others.
-pub(crate) fn cut_elsewhere(local: &Local, cell: &Ref) {
-    if let Some(owner) = cut_stopped(cell) {
-        hand_over(local, owner);
-    }
-}
-
-/// [`cut_stopped`] by a thread that gives back what waits, if it may run here.
-pub(crate) fn cut_here(local: &Local, cell: &Ref) {
-    match cut_stopped(cell) {
-        Some(owner) if !local.in_turn() && !owner.header().has_executor() => drain(local, owner),
-        Some(owner) => hand_over(local, owner),
-        None => {}
-    }
-}
-
-/// The executor has ended, and drops what was enrolled there: a turn that is suspended is cut, and
-/// what waits behind it is given back.
-fn drops_enrolled(local: &Local, cell: &Ref) {
-    let header = cell.header();
-    if !header.has_begun_turn() {
-        return;
-    }
-    header.stop_because(StopCause::ExecutorGone);
-    if let Some(owed) = cell.close_for_entry() {
-        if let Owed::Scheduled(entry) = owed {
-            enter(local, cell, entry);
-        }
-        header.refuse_waiters();
-    }
-    cut_elsewhere(local, cell);
 }

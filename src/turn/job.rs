@@ -24,8 +24,8 @@ impl Job for Drain {
         unsafe { Drain::from_raw(raw) }
     }
 
-    fn is_suspended(&self) -> bool {
-        Drain::is_suspended(self)
+    fn is_unfinished(&self) -> bool {
+        Drain::is_unfinished(self)
     }
 
     fn drop_all(jobs: impl Iterator<Item = Self>) {

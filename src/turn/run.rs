@@ -125,7 +125,7 @@ pub(super) fn drive_panicked(
 }
 
 /// [`drive`] of an owner whose first turn was run on the spot, and has panicked.
-pub(crate) fn drive_recovered(local: &Local, owner: Owner, payload: &Payload) {
+pub(crate) fn drive_after_panic(local: &Local, owner: Owner, payload: &Payload) {
     let meter = within_budget(owner.header());
     drive_after(local, owner, meter, &mut Row::new(), &mut |drive, owner| {
         drive.begin(owner);
@@ -388,7 +388,7 @@ impl Drive<'_> {
         }
         let runs = !owner.is_stopped();
         match &mut self.observed {
-            Some(observed) if resumes => observed.resume(header),
+            Some(observed) if resumes => observed.goes_on(header),
             Some(observed) => observed.takes_up(header, runs),
             None => {}
         }
@@ -403,7 +403,7 @@ impl Drive<'_> {
     fn suspend(&mut self, mut owner: Owner, mut turn: TurnMut) -> Step {
         let frame = self.frame;
         if let Some(observed) = &mut self.observed {
-            observed.suspend(owner.header());
+            observed.stays_open(owner.header());
         }
         let lies_down = frame.lend(&mut owner, |owner| {
             !turn.is_woken() && {

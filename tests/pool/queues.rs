@@ -22,7 +22,7 @@ impl Job for Token {
         Token(unsafe { Arc::from_raw(raw.as_ptr()) })
     }
 
-    fn is_suspended(&self) -> bool {
+    fn is_unfinished(&self) -> bool {
         false
     }
 

@@ -34,8 +34,28 @@ const NO_CODE: &[&str] = &["guide"];
 /// The folders of the core.
 const CORE: [&str; 5] = ["mailbox", "cell", "thread", "turn", "send"];
 
-/// The names of mailboxes with a capacity, and of waiting for room in them.
-const ROOM: [&str; 6] = ["room", "semaphore", "permit", "permits", "bounded", "capacity"];
+/// The features that several files of the core know of, the words by which these name them, and the
+/// most files that do.
+const FEATURES: &[(&str, &[&str], usize)] = &[
+    ("room for messages", ROOM, 4),
+    ("posted messages", &["post", "posted", "poster"], 6),
+    ("deadlocks", &["deadlock", "cycle", "circle"], 4),
+    ("observers", &["observe", "observed", "observer", "observers"], 4),
+    ("restarts", &["restart", "restarts", "restarted", "recovered"], 10),
+    ("suspended turns", SUSPENDED, 10),
+];
+const SUSPENDED: &[&str] = &[
+    "async",
+    "awaited",
+    "awaits",
+    "resting",
+    "resumes",
+    "suspend",
+    "suspended",
+    "suspends",
+    "woken",
+];
+const ROOM: &[&str] = &["room", "semaphore", "permit", "permits", "bounded", "capacity"];
 
 /// The maximum number of files that may name each other in a circle.
 const LARGEST_CIRCLE: usize = 4;
@@ -409,8 +429,15 @@ fn files_that_name(files: &[(String, String)], words: &[&str]) -> Vec<String> {
         CORE.iter().any(|folder| file.starts_with(folder) && file[folder.len()..].starts_with('/'))
     };
     let is_named = |name: &str| {
-        let name = name.to_lowercase();
-        name != "with_capacity" && name.split('_').any(|part| words.contains(&part))
+        // Of `snake_case`, `CamelCase` and `UPPER_CASE`.
+        let camel = name.chars().any(char::is_lowercase);
+        let starts = |c: char| camel && c.is_uppercase();
+        let spaced: String = name
+            .chars()
+            .flat_map(|c| [starts(c).then_some('_'), Some(c.to_ascii_lowercase())])
+            .flatten()
+            .collect();
+        spaced != "with_capacity" && spaced.split('_').any(|part| words.contains(&part))
     };
     let names = |text: &str| {
         let tokens = tokens(text);
@@ -425,10 +452,16 @@ fn files_that_name(files: &[(String, String)], words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn waiting_for_room_is_named_in_four_files_of_the_core() {
+fn a_feature_is_named_in_few_files_of_the_core() {
     let files = files_of("");
-    let named = files_that_name(&files, &ROOM);
-    assert!((1..=4).contains(&named.len()), "they name room, permits or capacities: {named:#?}");
+    let named = FEATURES.iter().map(|(name, words, most)| {
+        let named = files_that_name(&files, words);
+        println!("{name}: {}", named.len());
+        (name, named, *most)
+    });
+    let spread: Vec<_> =
+        named.filter(|(_, named, most)| !(1..=*most).contains(&named.len())).collect();
+    assert!(spread.is_empty(), "the features, the files that name them, and the most: {spread:#?}");
     // A comment, a local module and another floor do not count; code does.
     let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     let files = [
@@ -437,7 +470,7 @@ fn waiting_for_room_is_named_in_four_files_of_the_core() {
         file("thread/list.rs", "fn f() { Vec::with_capacity(1) }"),
         file("actor/waiting.rs", "use crate::send::room::Waits;"),
     ];
-    assert_eq!(files_that_name(&files, &ROOM), ["turn/run.rs"]);
+    assert_eq!(files_that_name(&files, ROOM), ["turn/run.rs"]);
 }
 
 /// Tests the checks with sources that break the rules.

@@ -24,7 +24,6 @@ use std::time::Duration;
 use super::slot::{Slot, SlotMut};
 use super::{Answers, why_not};
 use crate::cell::header::{Header, restart};
-use crate::cell::message::AsyncMessage;
 use crate::cell::owner::Owner;
 use crate::cell::refs::Ref;
 use crate::cell::resident::{Env, InTurn};
@@ -36,6 +35,23 @@ use crate::mailbox::oneshot::{Answerer, Asker, Question, oneshot};
 use crate::panic::{self, Payload};
 use crate::time::Sleep;
 use crate::turn::waking::with_waker;
+
+/// A message whose turn may wait: it becomes a future on the state. `Payload` is what its sender
+/// gets back when it is cancelled.
+pub(crate) trait AsyncMessage<S: 'static>: Send + Sized + 'static {
+    type Answer: Send + 'static;
+    type Payload: Send + 'static;
+    type Future: Future<Output = Self::Answer> + Send;
+
+    /// Begins its turn. The state is there for as long as the future, and for no longer.
+    fn begin(self, state: &'static mut S, turn: InTurn<'_, S>) -> Self::Future;
+
+    /// Converts it into the message that its sender gets back.
+    fn payload(self) -> Self::Payload;
+
+    /// Its future is about to be dropped at an await, and why. May unwind.
+    fn cut(_: Pin<&mut Self::Future>, _: &AskError) {}
+}
 
 /// A message, for an actor of any type, whose turn may wait.
 pub(crate) trait Suspends: Send + Sized + 'static {
