@@ -164,6 +164,11 @@ impl<'a> Cutoff<'a> {
         self.at.map(|at| End { clock: self.clock.identity(), at })
     }
 
+    /// Returns true if it never comes.
+    pub(crate) fn is_never(self) -> bool {
+        self.at.is_none()
+    }
+
     /// Returns true if the time is over.
     pub(crate) fn is_over(self) -> bool {
         self.at.is_some_and(|at| at.is_zero() || self.clock.now() >= at)

@@ -451,13 +451,13 @@ impl Owner {
         }
         let mut panic = TurnPanic::of(self.header().name(), payload);
         loop {
-            match self.apply_policy(&panic) {
+            match self.apply_policy(&panic, may_wait) {
                 Recovered::Resumed | Recovered::Restarted => {}
                 Recovered::Stopped => self.stop(StopCause::Panicked(panic)),
                 Recovered::GaveUp(restarts) => {
                     self.stop(StopCause::GaveUp { restarts, panic });
                 }
-                Recovered::Restarts(after) if may_wait && !after.is_zero() => return Some(after),
+                Recovered::Restarts(after) if !after.is_zero() => return Some(after),
                 Recovered::Restarts(_) => {
                     let cell = self.own.cell.as_ptr();
                     // SAFETY: this is the owner, and between two turns the state is in its cell.
@@ -476,11 +476,12 @@ impl Owner {
     }
 
     /// Tells the panic hook, does what the policy says, and reports that.
-    fn apply_policy(&mut self, panic: &TurnPanic) -> Recovered {
+    fn apply_policy(&mut self, panic: &TurnPanic, may_wait: bool) -> Recovered {
         let header = self.header();
+        let recover = header.config().vtable.recover;
         // SAFETY: this is the owner, between two turns of an actor that has not ended, and the
         // function is that of its state's type.
-        let recovered = unsafe { (header.config().vtable.recover)(self.own.cell.as_ptr(), panic) };
+        let recovered = unsafe { recover(self.own.cell.as_ptr(), panic, may_wait) };
         header.panicked(panic, recovered);
         recovered
     }

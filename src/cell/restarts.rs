@@ -54,6 +54,9 @@ impl Restarts {
 
     /// The pause between a panic and the restart after these.
     fn after(&self, restarts: usize) -> Duration {
+        if self.first.is_zero() {
+            return Duration::ZERO;
+        }
         let doubled = u32::try_from(restarts).ok().and_then(|n| 1_u32.checked_shl(n));
         let backoff = doubled.and_then(|factor| self.first.checked_mul(factor));
         backoff.map_or(self.longest, |backoff| backoff.min(self.longest))
@@ -72,8 +75,14 @@ impl History {
         }
     }
 
-    /// One more restart, if it is allowed: so long after `now`. If not, how many there were.
-    pub(super) fn next(&self, restarts: &Restarts, now: Duration) -> Result<Duration, u32> {
+    /// One more restart, if it is allowed: so long after `now`, or, if it must not wait, at once. If
+    /// it is not allowed, how many there were.
+    pub(super) fn next(
+        &self,
+        restarts: &Restarts,
+        now: Duration,
+        may_wait: bool,
+    ) -> Result<Duration, u32> {
         let mut had = self.0.lock();
         let is_old =
             |then: &Duration| then.checked_add(restarts.within).is_some_and(|end| end <= now);
@@ -83,7 +92,7 @@ impl History {
         if had.len() >= restarts.most as usize {
             return Err(restarts.most);
         }
-        let backoff = restarts.after(had.len());
+        let backoff = if may_wait { restarts.after(had.len()) } else { Duration::ZERO };
         had.push_back(now.saturating_add(backoff));
         Ok(backoff)
     }

@@ -316,7 +316,8 @@ pub(super) struct StateVTable {
     pub(super) name: fn() -> &'static str,
     pub(super) moves: Option<Move>,
     pub(super) end: unsafe fn(*const Header),
-    pub(super) recover: unsafe fn(*const Header, &TurnPanic) -> Recovered,
+    /// The last argument: a restart may come later.
+    pub(super) recover: unsafe fn(*const Header, &TurnPanic, bool) -> Recovered,
     /// Makes the state anew, in its cell. May unwind.
     pub(super) restart: unsafe fn(*const Header),
     pub(super) free: unsafe fn(*const Header),

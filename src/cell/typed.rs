@@ -209,7 +209,7 @@ impl<S> Cell<S> {
     ///
     /// # Safety
     /// The caller owns this mailbox, of this state type, between two turns; its state is there.
-    unsafe fn recover(cell: *const Header, panic: &TurnPanic) -> Recovered {
+    unsafe fn recover(cell: *const Header, panic: &TurnPanic, may_wait: bool) -> Recovered {
         // SAFETY: the caller owns it between two turns, and its state is there.
         let mut owned = unsafe { Self::owned(cell) };
         let this = owned.0;
@@ -236,7 +236,7 @@ impl<S> Cell<S> {
                 // A clock that panics shows nothing.
                 let now = panic::catch(|| this.header.clock().now());
                 let now = now.map_err(panic::discard).unwrap_or_default();
-                match this.header.ext_made().restarts.next(restarts, now) {
+                match this.header.ext_made().restarts.next(restarts, now, may_wait) {
                     Ok(rest) => Recovered::Restarts(rest),
                     Err(restarts) => Recovered::GaveUp(restarts),
                 }

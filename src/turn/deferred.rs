@@ -33,14 +33,16 @@ pub(crate) fn drain(local: &Local, owner: Owner) {
 /// Drains for a caller that waits. If it is to wait on, or its time is over, others run what was
 /// sent meanwhile.
 pub(crate) fn drain_until(local: &Local, owner: Owner, until: &Until<'_>) {
-    local.wait(|| {
+    let drives = || {
         drive(local, owner, Meter::waiting(until), &mut Row::new());
         let owes = local.owes_anything() && !local.in_turn();
         if owes && (until.is_over() || !(until.done)()) && !fallback::is_closed() {
             hand_off(local);
         }
         settle(local);
-    });
+    };
+    // A wait with a limit lets the turn below go on by itself.
+    if until.deadline.is_never() { local.wait(drives) } else { drives() }
 }
 
 #[inline]

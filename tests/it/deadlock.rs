@@ -843,3 +843,18 @@ fn an_actor_that_is_freed_is_named_in_no_circle() {
         }
     });
 }
+
+#[test]
+fn a_turn_that_awaits_is_not_refused_for_a_limited_wait() {
+    // `b` waits for `a`, whose turn below waits for `b` for a time.
+    let (a, b) = (Actor::new(0), Actor::new(()));
+    let (ours, theirs) = (a.clone(), b.clone());
+    let turn = a
+        .with(move |_| {
+            let turn = theirs.run(async move |_: &mut ()| ours.call(|n| *n + 1).await);
+            let _ = theirs.call(|()| ()).within(Duration::from_millis(50));
+            turn
+        })
+        .unwrap();
+    assert_eq!(turn.wait().unwrap(), Ok(1));
+}

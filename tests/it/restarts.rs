@@ -1,7 +1,7 @@
 //! Supervision with limits: restarted a number of times, after a rest, then given up.
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -932,4 +932,45 @@ fn a_wait_ends_behind_a_restart() {
     });
     assert_eq!(left, 1, "it has not run what came behind its message");
     actor.idle().wait().unwrap();
+}
+
+/// The panic of a batch's hook restarts at once, and is not noted as if that came after a rest.
+#[test]
+fn a_restart_at_once_counts_from_when_it_was() {
+    let clock = VirtualClock::new();
+    let restarts = Restarts::at_most(1, 10 * SECOND).backoff(5 * SECOND, 5 * SECOND);
+    let panics = Arc::new(AtomicBool::new(false));
+    let hook = panics.clone();
+    let n = Actor::<u32>::builder()
+        .timers(Timers::by_hand(clock.clone()))
+        .on_batch_end(move |_, _| {
+            if hook.swap(false, SeqCst) {
+                quiet_panic("hook");
+            }
+        })
+        .panic_policy(PanicPolicy::restart_within(restarts, || 0))
+        .spawn(0)
+        .unwrap();
+    for _ in 0..2 {
+        panics.store(true, SeqCst);
+        n.send(|_| ()).unwrap();
+        assert!(n.is_idle(), "the restart came at once");
+        assert_eq!(n.stop_cause(), None, "at {:?}", clock.now());
+        clock.advance(12 * SECOND);
+    }
+}
+
+#[test]
+fn twice_no_rest_is_no_rest() {
+    let clock = VirtualClock::new();
+    let restarts = Restarts::at_most(100, 3600 * SECOND).backoff(Duration::ZERO, 10 * SECOND);
+    let n = Actor::builder()
+        .timers(Timers::by_hand(clock))
+        .panic_policy(PanicPolicy::restart_within(restarts, || 0))
+        .spawn(0)
+        .unwrap();
+    for panics in 1..=40 {
+        n.send(|_| quiet_panic("again")).unwrap();
+        assert!(n.is_idle(), "it rests after panic {panics}");
+    }
 }
