@@ -69,9 +69,10 @@ impl<S: Send + 'static> ActorBuilder<S> {
     /// By default a drain has 64 turns if the executor alone runs the actor. Otherwise it stops
     /// after 1 ms, at the next message boundary. The clock is first read after eight messages, and
     /// the time counts from there, so a short drain never reads it. The message of a caller that
-    /// found the actor idle does not count. A caller that waits goes on until its own message is
-    /// done or its time is over, and beyond that only within the budget. If the system gives not a
-    /// single thread for the global pool, a caller runs what is left itself.
+    /// found the actor idle does not count, if it was run without the mailbox. A caller that waits
+    /// goes on until its own message is done or its time is over, and beyond that only within the
+    /// budget. If the system gives not a single thread for the global pool, a caller runs what is
+    /// left itself.
     ///
     /// This default holds for everything that a caller's turns have sent to others, taken
     /// together: after 1 ms, the actors that are left are scheduled, apart from those with an

@@ -75,7 +75,7 @@ impl History {
         }
     }
 
-    /// One more restart, if it is allowed: so long after `now`, or, if it must not wait, at once. If
+    /// One more restart, if it is allowed: so long after `now`, or at once, if it must not wait. If
     /// it is not allowed, how many there were.
     pub(super) fn next(
         &self,

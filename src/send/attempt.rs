@@ -3,8 +3,8 @@
 //! One step claims the mailbox, and only if nothing runs or waits in it. So an attempt overtakes no
 //! message, one that fails has left nothing behind, and no other thread ever gets at the closure.
 //!
-//! - SEND-1: it fails as busy only if the mailbox was not idle. An entry that is out and stale is
-//!   no work, and neither is one that is used up meanwhile.
+//! - SEND-1: it fails as busy only if the mailbox was not idle, or a sender waited for room in it.
+//!   An entry that is out and stale is no work, and neither is one that is used up meanwhile.
 
 use super::with::returned;
 use crate::cell::owner::ClaimedBy;
