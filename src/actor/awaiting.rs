@@ -10,9 +10,11 @@ use super::{Actor, Posted, Promise, Reply, Waiting, WeakActor};
 use crate::cell::refs::{Strong, Weak};
 use crate::cell::resident::InTurn;
 use crate::cell::turn::Keeper;
+use crate::mailbox::oneshot::Asker;
+use crate::send::message::Answer;
 use crate::send::push::By;
 use crate::turn::cut::stop_in_turn;
-use crate::turn::envelope::awaited::{AsyncMessage, Awaited};
+use crate::turn::envelope::awaited::{AsyncMessage, Awaited, On};
 use crate::turn::waking::abort;
 
 /// Argument of [`Actor::run`]: `async |state| ..`, an `async fn(&mut S) -> R`, or a function that
@@ -224,8 +226,24 @@ fn ask<S: Send + 'static, L: AsyncMessage<S> + Shown>(
 ) -> Reply<L::Answer, L::Payload> {
     as_sent!(handle, message => {
         let (turn, asker) = Awaited::new(message);
-        Reply::of(handle, handle.ask_async(turn, asker, by), AsyncMessage::<S>::payload)
+        sent(handle, turn, asker, by)
     })
+}
+
+/// Sends a turn that may wait, whose asker this is.
+#[inline]
+pub(super) fn sent<S: Send + 'static, L: AsyncMessage<S>>(
+    handle: &Strong<S>,
+    turn: Awaited<On<S, L>>,
+    asker: Asker<L::Answer, L::Payload>,
+    by: By,
+) -> Reply<L::Answer, L::Payload> {
+    handle.header().announce_awaits();
+    let answer = match handle.put_in(turn, by) {
+        Ok(()) => Ok(Answer::Pending(asker, handle.to_ref())),
+        Err((turn, reason)) => Err((turn.take_back(asker), reason)),
+    };
+    Reply::of(handle, answer, AsyncMessage::<S>::payload)
 }
 
 /// [`ask`], with a handle that aborts the turn.
@@ -236,8 +254,7 @@ fn ask_abortable<S: Send + 'static, L: AsyncMessage<S> + Shown>(
     as_sent!(handle, message => {
         let (turn, asker) = Awaited::new(message);
         let abort = AbortHandle(turn.keeper());
-        let answer = handle.ask_async(turn, asker, By::Sender);
-        (Reply::of(handle, answer, AsyncMessage::<S>::payload), abort)
+        (sent(handle, turn, asker, By::Sender), abort)
     })
 }
 

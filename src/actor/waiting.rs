@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::message::{Handler, Typed};
 use super::outgoing::{Returned, Shown, as_sent};
 use super::within::{Over, Within};
-use super::{Actor, Reply, WaitError};
+use super::{Actor, Reply, WaitError, awaiting};
 use crate::cell::header::Header;
 use crate::cell::message::{Closure, Message};
 use crate::cell::refs::Strong;
@@ -293,8 +293,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
             let (turn, asker) = Awaited::new(message);
             handle.header().announce_awaits();
             if handle.drops_newest() {
-                let answer = handle.ask_async(turn, asker, By::Sender);
-                let reply = Reply::of(handle, answer, AsyncMessage::<S>::payload);
+                let reply = awaiting::sent(handle, turn, asker, By::Sender);
                 return Asking { waiter: None, reply };
             }
             Self::sent(handle, turn, asker)

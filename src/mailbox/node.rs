@@ -347,7 +347,7 @@ impl Taken {
     /// # Safety
     /// As [`run`](Self::run).
     #[inline]
-    pub(crate) unsafe fn run_or_suspend(self, env: *const ()) -> Ran {
+    pub(crate) unsafe fn run_any(self, env: *const ()) -> Ran {
         // SAFETY: NODE-1: the payload is there; `env` is what it expects, and it is run once.
         unsafe {
             match self.vtable.suspends {

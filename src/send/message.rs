@@ -18,7 +18,6 @@ use crate::panic::{self, Payload};
 use crate::thread::context::{Depth, Local, with_local};
 use crate::turn::deferred::drain;
 use crate::turn::envelope::ask::{Ask, Asked};
-use crate::turn::envelope::awaited::{AsyncMessage, Awaited, On};
 use crate::turn::envelope::give_back;
 use crate::turn::envelope::tell::Tell;
 use crate::turn::run::drive_after_panic;
@@ -212,23 +211,6 @@ impl<S: 'static> Strong<S> {
             panic::discard(payload);
             AskError::Panicked(panic)
         }))
-    }
-
-    /// Sends a turn that may wait, whose asker this is.
-    pub(crate) fn ask_async<L: AsyncMessage<S>>(
-        &self,
-        turn: Awaited<On<S, L>>,
-        asker: Asker<L::Answer, L::Payload>,
-        by: By,
-    ) -> Result<Answer<L::Answer, L::Payload>, (L, Reason)>
-    where
-        S: Send,
-    {
-        self.header().announce_awaits();
-        match with_local(|local| self.push(local, Snapshot::IDLE, turn, by)) {
-            Ok(()) => Ok(Answer::Pending(asker, self.to_ref())),
-            Err((turn, reason)) => Err((turn.take_back(asker), reason)),
-        }
     }
 
     #[inline(never)]

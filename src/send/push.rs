@@ -9,7 +9,7 @@ use crate::error::{Reason, StopCause};
 use crate::mailbox::list::Links;
 use crate::mailbox::node::{Envelope, NodePtr, Unsent};
 use crate::mailbox::word::{CLOSED, Entry, Refusal, Snapshot};
-use crate::thread::context::Local;
+use crate::thread::context::{Local, with_local};
 use crate::thread::list::{defer_entry, hint_by, schedule_for_others};
 use crate::thread::schedule::{enter, is_executor_gone, schedule};
 use crate::turn::cut::cut_here;
@@ -64,6 +64,11 @@ impl<S: 'static> Strong<S> {
             node = Unsent::new(message);
         }
         self.push_node(local, seen, node, by)
+    }
+
+    /// [`push`](Self::push) by a caller that has not looked at the mailbox.
+    pub(crate) fn put_in<E: Envelope>(&self, message: E, by: By) -> Result<(), (E, Reason)> {
+        with_local(|local| self.push(local, Snapshot::IDLE, message, by))
     }
 
     /// [`push`](Self::push) of a message in its node.

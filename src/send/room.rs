@@ -217,11 +217,10 @@ impl<S: 'static> Strong<S> {
         &self,
         message: E,
     ) -> Result<Sent<E>, Waits<S, E>> {
-        let message =
-            match with_local(|local| self.push(local, Snapshot::IDLE, message, By::Sender)) {
-                Err((message, Reason::Full)) if !self.drops_newest() => message,
-                sent => return Ok(sent),
-            };
+        let message = match self.put_in(message, By::Sender) {
+            Err((message, Reason::Full)) if !self.drops_newest() => message,
+            sent => return Ok(sent),
+        };
         // Whether a turn of another actor, with one of this actor below it, can wait is known when
         // it does: a task lies down, and a thread blocks.
         let circle = with_local(|local| circle_of_turn(local, self.addr()));

@@ -32,15 +32,14 @@ impl Hand<()> {
     /// # Safety
     /// As [`use_up`](Self::use_up).
     #[inline(always)]
-    pub(super) unsafe fn run(
+    pub(super) unsafe fn run<const PLAIN: bool>(
         &mut self,
         taken: Taken,
         runs: bool,
-        may_suspend: bool,
         env: &Env,
     ) -> (Used, Ran) {
         // SAFETY: passed on.
-        let ran = unsafe { self.use_up((), taken, runs, may_suspend, env) };
+        let ran = unsafe { self.use_up::<PLAIN>((), taken, runs, env) };
         self.0 = None;
         (Used(taken), ran)
     }
@@ -64,7 +63,7 @@ impl<W> Hand<W> {
         env: &Env,
     ) -> Option<(W, Used)> {
         // SAFETY: passed on.
-        let _done = unsafe { self.use_up(lent, taken, true, false, env) };
+        let _done = unsafe { self.use_up::<true>(lent, taken, true, env) };
         self.0.take().map(|(lent, in_hand)| (lent, Used(in_hand.taken)))
     }
 
@@ -73,21 +72,20 @@ impl<W> Hand<W> {
     ///
     /// # Safety
     /// ENVELOPE-1: the message is one of the mailbox of `env`, which this thread owns, and was
-    /// taken off its list just now. Its turn cannot be suspended, unless it `may_suspend`.
+    /// taken off its list just now. If it is PLAIN, its turn cannot wait.
     #[inline(always)]
-    unsafe fn use_up(
+    unsafe fn use_up<const PLAIN: bool>(
         &mut self,
         lent: W,
         taken: Taken,
         runs: bool,
-        may_suspend: bool,
         env: &Env,
     ) -> Ran {
         self.0 = Some((lent, InHand { taken, runs }));
         // SAFETY: ENVELOPE-1, as the caller vouches: it is used up once, here.
         unsafe {
             match runs {
-                true if may_suspend => return taken.run_or_suspend(env.as_ptr()),
+                true if !PLAIN => return taken.run_any(env.as_ptr()),
                 true => taken.run(env.as_ptr()),
                 false => taken.discard(env.as_ptr()),
             }

@@ -352,7 +352,7 @@ impl Drive<'_> {
             let runs = if PLAIN { !stopped } else { self.before_turn(owner, taken) };
             // SAFETY: ENVELOPE-1: this mailbox's own message, with its own cell. None of a list
             // that is run as PLAIN may wait.
-            let (used, ran) = unsafe { self.hand.run(taken, runs, !PLAIN, env) };
+            let (used, ran) = unsafe { self.hand.run::<PLAIN>(taken, runs, env) };
             if let Ran::Suspended(turn) = ran {
                 self.meter.count();
                 used.free(self.row);

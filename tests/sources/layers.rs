@@ -42,7 +42,7 @@ const FEATURES: &[(&str, &[&str], usize)] = &[
     ("deadlocks", &["deadlock", "cycle", "circle"], 4),
     ("observers", &["observe", "observed", "observer", "observers"], 4),
     ("restarts", &["restart", "restarts", "restarted", "recovered"], 10),
-    ("suspended turns", SUSPENDED, 10),
+    ("suspended turns", SUSPENDED, 8),
 ];
 const SUSPENDED: &[&str] = &[
     "async",
