@@ -387,7 +387,9 @@ fn threads_have_names_and_know_their_pool() {
         let inside = sent(&on(&pool, ()), move || {
             (thread::current().name().map(str::to_owned), handle.is_current())
         });
-        assert_eq!(inside.recv(), Ok((Some("test-0".into()), true)));
+        let (name, is_current) = inside.recv().unwrap();
+        // A thread that takes the worker's place has another number.
+        assert!(name.is_some_and(|name| name.starts_with("test-")) && is_current);
         end(pool);
     });
 }
