@@ -226,6 +226,8 @@ struct World {
     storage: u8,
     freed: bool,
     stop: bool,
+    /// Messages were posted.
+    posts: bool,
     ended: u8,
     watchers: u8,
     mourners: u8,
@@ -273,6 +275,7 @@ impl World {
             storage: 1,
             freed: false,
             stop: false,
+            posts: false,
             ended: 0,
             watchers: 0,
             mourners: 0,
@@ -540,7 +543,10 @@ impl Step<'_> {
     }
 
     fn raise(&mut self, flag: u64, nested: bool, only_if_idle: bool) {
-        let entry = self.entry(nested);
+        let entry = match self.entry(nested) {
+            Entry::Drain if self.world.posts => Entry::DrainOnly,
+            entry => entry,
+        };
         let idle = self.world.word.count() == 0;
         let raised = self.on_word(|word| match only_if_idle {
             true => word.raise_if_idle(flag, entry),
@@ -610,6 +616,7 @@ impl Step<'_> {
                     "pushes two"
                 }
                 Some(Op::Post) => {
+                    self.world.posts = true;
                     let home = self.scenario.has_executor;
                     self.push(if home { Entry::Leave } else { Entry::Post }, false, 1);
                     "leaves a message to the executor"

@@ -7,6 +7,7 @@ use super::outgoing::{Shown, as_sent};
 use super::reply::promise_of;
 use super::waiting::Asking;
 use super::{Actor, Posted, Promise, Reply, Waiting, WeakActor};
+use crate::cell::header::AWAITS;
 use crate::cell::refs::{Strong, Weak};
 use crate::cell::resident::InTurn;
 use crate::cell::turn::Keeper;
@@ -238,7 +239,7 @@ pub(super) fn sent<S: Send + 'static, L: AsyncMessage<S>>(
     asker: Asker<L::Answer, L::Payload>,
     by: By,
 ) -> Reply<L::Answer, L::Payload> {
-    handle.header().announce_awaits();
+    handle.header().announce(AWAITS);
     let answer = match handle.put_in(turn, by) {
         Ok(()) => Ok(Answer::Pending(asker, handle.to_ref())),
         Err((turn, reason)) => Err((turn.take_back(asker), reason)),

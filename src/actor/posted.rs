@@ -14,10 +14,9 @@ use crate::send::push::By;
 /// [`ThreadPool::global`](crate::ThreadPool::global) (with the feature `tokio`, if the caller is
 /// inside a runtime, to a [pool](crate::executor) that enters it); several messages make one such
 /// hand-over. An executor that runs the drain in that call leaves it to the pool. A thread that may
-/// drain and does so earlier runs the message. Among these is the one that closes the actor, or
-/// drops its last handle, if the message was posted beside a turn and the thread of that turn has
-/// put the actor off. Does not wait for other threads. If the system gives not a single thread for
-/// the pool, the message waits for such a thread.
+/// drain and does so earlier runs the message; one that closes the actor or drops a handle is none
+/// of these. Does not wait for other threads. If the system gives not a single thread for the pool,
+/// the message waits for such a thread.
 ///
 /// Messages that are sent later are posted, too: [`send_after`](Self::send_after),
 /// [`tell_after`](Self::tell_after), [`send_every`](Self::send_every) and

@@ -10,7 +10,7 @@ use super::message::{Handler, Typed};
 use super::outgoing::{Returned, Shown, as_sent};
 use super::within::{Over, Within};
 use super::{Actor, Reply, WaitError, awaiting};
-use crate::cell::header::Header;
+use crate::cell::header::{AWAITS, Header};
 use crate::cell::message::{Closure, Message};
 use crate::cell::refs::Strong;
 use crate::error::{AskError, Reason, SendError, Withdrawn};
@@ -291,7 +291,7 @@ impl<R: Send + 'static, M: Send + 'static> Asking<R, M> {
     {
         as_sent!(handle, message => {
             let (turn, asker) = Awaited::new(message);
-            handle.header().announce_awaits();
+            handle.header().announce(AWAITS);
             if handle.drops_newest() {
                 let reply = awaiting::sent(handle, turn, asker, By::Sender);
                 return Asking { waiter: None, reply };

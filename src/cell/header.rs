@@ -74,7 +74,11 @@ const TOLD: u64 = 8;
 /// Turns that may wait have been sent to the actor. Set before the first of them is pushed, and
 /// never lowered: an owner that has taken such a message out of the mailbox sees it.
 pub(crate) const AWAITS: u64 = 16;
-const FLAGS: u64 = 31;
+/// Messages were posted to the actor: a drop of a handle runs none of what waits. Set before the
+/// first of them is pushed, and never lowered.
+pub(crate) const POSTS: u64 = 1 << 63;
+/// Nodes are aligned, and lie below 2^48 (MAILBOX-3).
+const FLAGS: u64 = 31 | POSTS;
 /// The rest is the saved list of a pending mailbox.
 pub(super) const SAVED: u64 = !FLAGS;
 
@@ -328,11 +332,11 @@ impl Header {
         self.stop_with(STOP, &StopCause::Requested)
     }
 
-    /// Says that turns which may wait are sent to this actor. Before the first is pushed.
-    pub(crate) fn announce_awaits(&self) {
-        if !self.has(AWAITS) {
+    /// Raises AWAITS or POSTS: such messages are sent to this actor. Before the first is pushed.
+    pub(crate) fn announce(&self, flag: u64) {
+        if !self.has(flag) {
             // Ordering: Relaxed. The push publishes it (MESSAGE).
-            self.flags.fetch_or(AWAITS, Relaxed);
+            self.flags.fetch_or(flag, Relaxed);
         }
     }
 
@@ -376,12 +380,6 @@ impl Header {
     pub(crate) fn raise_posted(&self) -> bool {
         // Ordering: Release, writer side of POSTED.
         self.flags.fetch_or(POSTED, Release) & POSTED == 0
-    }
-
-    /// True if a drain without an entry is out. Stale on return.
-    pub(crate) fn is_posted(&self) -> bool {
-        // Ordering: Relaxed. A hint: one that acts on it raises POSTED itself.
-        self.flags.load(Relaxed) & POSTED != 0
     }
 
     /// Lowers POSTED: the drain is about to look.

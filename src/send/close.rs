@@ -2,7 +2,7 @@
 
 use std::mem::needs_drop;
 
-use crate::cell::header::Header;
+use crate::cell::header::{Header, POSTS};
 use crate::cell::owner::Owed;
 use crate::cell::refs::{Sole, Strong};
 use crate::mailbox::word::{CLOSED, Entry, ORPHAN};
@@ -49,36 +49,33 @@ impl<S> Strong<S> {
     #[inline(never)]
     fn raise_flag(&self, flag: u64, only_if_idle: bool) -> bool {
         with_local(|local| {
-            // What was posted does not run in the drop of a handle either: a drain is out for it.
-            let posted = {
-                let header = self.header();
-                header.is_posted() && header.word.load().is_pending()
-            };
-            let leaves = local.in_turn() || self.has_executor() || posted;
+            let leaves = local.in_turn() || self.has_executor();
+            // What was posted does not run in the drop of a handle either.
+            let posts = !leaves && self.header().has(POSTS);
             // After the step, an orphan is kept by its owner, and by this reference.
-            let cell = leaves.then(|| self.to_ref());
+            let cell = (leaves || posts).then(|| self.to_ref());
             let entry = match leaves {
-                true if posted && !self.has_executor() => Entry::Post,
                 true => Entry::Leave,
+                false if posts => Entry::DrainOnly,
                 false => Entry::Drain,
             };
             let raised = self.raise(flag, entry, only_if_idle);
             let changed = raised.is_some();
             match (raised, cell) {
-                (Some(owed), Some(cell)) => {
-                    let by = if posted { By::Poster } else { By::Sender };
-                    // What an executor runs in its call comes after those that wait are woken.
-                    local.work(|| discharge(local, &cell, owed, by));
-                    refuse(local, cell.header(), flag);
-                    cell.header().call_for_help();
-                }
-                (Some(Owed::Drain(mut owner)), None) => {
+                (Some(Owed::Drain(mut owner)), _) => {
                     local.enter(&mut owner, |owner| refuse(local, owner.header(), flag));
                     if local.owes_anything() {
                         // The end may wait for it.
                         hand_off(local);
                     }
                     drain(local, owner);
+                }
+                (Some(owed), Some(cell)) => {
+                    let by = if posts { By::Poster } else { By::Sender };
+                    // What an executor runs in its call comes after those that wait are woken.
+                    local.work(|| discharge(local, &cell, owed, by));
+                    refuse(local, cell.header(), flag);
+                    cell.header().call_for_help();
                 }
                 // An orphan may be gone.
                 (Some(_), None) if flag == CLOSED => refuse(local, self.header(), flag),

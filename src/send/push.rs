@@ -3,6 +3,7 @@
 //! A message becomes a node, and the node is pushed, by itself or in a chain. Then whatever the
 //! push left owing ([`Owed`]) is done: drained here, deferred on this thread, or scheduled.
 
+use crate::cell::header::POSTS;
 use crate::cell::owner::Owed;
 use crate::cell::refs::{Ref, Strong};
 use crate::error::{Reason, StopCause};
@@ -129,6 +130,9 @@ impl<S: 'static> Strong<S> {
         by: By,
     ) -> Result<Owed, (Links, Reason)> {
         let mut seen = seen;
+        if by == By::Poster {
+            self.header().announce(POSTS);
+        }
         if self.has_executor() || by == By::Poster {
             match self.look_at_executor() {
                 Ok(now) => seen = now,

@@ -64,17 +64,14 @@ pub(crate) fn schedule(local: &Local, kept: &Ref) {
     }
 }
 
-/// Takes the mailbox over that a drain stands for. As long as it is pending, POSTED of a drain
-/// without the entry is raised, so that one that drops a handle leaves what was posted to the
-/// drain. A message that came too late for the take-over, and found POSTED raised, is seen by the
-/// second look.
+/// Takes the mailbox over that a drain stands for. POSTED of a drain without the entry is lowered
+/// first: a message whose sender has found it raised is seen by the take-over.
 pub(crate) fn take_over(drain: Queued) -> Option<Owner> {
     match drain {
         Queued::Entry(entry) => entry.take_over(),
         Queued::Hint(cell) => {
-            let owner = cell.take_over();
             cell.header().lower_posted();
-            owner.or_else(|| cell.take_over())
+            cell.take_over()
         }
     }
 }

@@ -209,3 +209,42 @@ fn nor_by_an_executor_that_sends_it_to_an_actor() {
     assert_eq!(timers.run_due(), 1);
     assert_ne!(told.recv().unwrap(), thread::current().id(), "later");
 }
+
+/// A message that was posted beside a turn stands in the list of that turn's thread, behind another
+/// actor's turn.
+#[test]
+fn what_was_posted_beside_a_turn_does_not_run_in_the_last_drop() {
+    let (x, long, side) = (Actor::new(()), Actor::new(()), Actor::new(()));
+    let (says_in, is_in) = mpsc::channel();
+    let (says_go, goes) = mpsc::channel::<()>();
+    let (says_long, is_long) = mpsc::channel();
+    let (says_end, ends) = mpsc::channel::<()>();
+    let (theirs, behind) = (x.clone(), long.clone());
+    let other = thread::spawn(move || {
+        side.with(move |()| {
+            let turn = move |_: &mut ()| {
+                let turn = move |_: &mut ()| {
+                    says_long.send(()).unwrap();
+                    let _ = ends.recv();
+                };
+                behind.send(turn).unwrap();
+                says_in.send(()).unwrap();
+                goes.recv().unwrap();
+            };
+            theirs.send(turn).unwrap();
+            drop(theirs);
+        })
+        .unwrap();
+    });
+    is_in.recv().unwrap();
+    let (ran, has_run) = mpsc::channel();
+    x.posted().send(move |()| ran.send(thread::current().id()).unwrap()).unwrap();
+    says_go.send(()).unwrap();
+    is_long.recv().unwrap();
+    // A lock that the message wants may be held here.
+    drop(x);
+    let ran_in_the_drop = has_run.try_recv() == Ok(thread::current().id());
+    says_end.send(()).unwrap();
+    other.join().unwrap();
+    assert!(!ran_in_the_drop);
+}

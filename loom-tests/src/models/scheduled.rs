@@ -459,6 +459,37 @@ pub(super) fn r8_posted_and_closed() {
     shared.finish();
 }
 
+/// A message that is posted beside a turn stands in the list of that turn's thread, behind another
+/// actor. It does not run in the call that closes the actor then either.
+pub(super) fn r8_posted_beside_a_turn() {
+    let (shared, other) = (Shared::by_hand(), Actor::new(()));
+    let thread = shared.spawn(move |shared| {
+        let mail = Mail::<OWN>::new(&shared.books, 1, 1);
+        let turn = move |log: &mut Log| {
+            assert!(other.send(|()| ()).is_ok());
+            log.handle(mail);
+        };
+        if shared.actor.send(turn).is_err() {
+            add(&shared.books.returned);
+        }
+    });
+    let mail = Mail::<OWN>::new(&shared.books, 0, 1);
+    let message = move |log: &mut Log| {
+        CLOSES.with(|closes| assert!(!closes.get(), "run by the one that closes"));
+        log.handle(mail);
+    };
+    assert!(shared.actor.posted().send(message).is_ok());
+    CLOSES.with(|closes| closes.set(true));
+    shared.actor.close();
+    CLOSES.with(|closes| closes.set(false));
+    if shared.run_one() {
+        reached("left to a drain");
+    }
+    thread.join();
+    while shared.run_one() {}
+    shared.finish();
+}
+
 /// An executor that runs its first drain in the call, and puts the others into a queue.
 struct FirstInTheCall {
     queue: Arc<Queue>,

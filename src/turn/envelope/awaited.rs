@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use super::slot::{Slot, SlotMut};
 use super::{Answers, why_not};
-use crate::cell::header::{Header, restart};
+use crate::cell::header::{AWAITS, Header, restart};
 use crate::cell::owner::Owner;
 use crate::cell::refs::Ref;
 use crate::cell::resident::{Env, InTurn};
@@ -385,7 +385,7 @@ impl From<Cut> for AskError {
 #[cold]
 pub(crate) fn restart_after(owner: &mut Owner, backoff: Duration) {
     let (turn, _) = Awaited::of(Rest(owner.to_ref(), backoff));
-    owner.header().announce_awaits();
+    owner.header().announce(AWAITS);
     owner.put_first(NodePtr::new(Resumed(turn)));
 }
 
