@@ -173,7 +173,7 @@ pub(crate) const MODELS: &[Model] = models![
     ALL scheduled::r8_short_way_of_another ["run by a list"],
     ALL scheduled::r8_posted_again ["run by a drain"],
     ALL scheduled::r8_posted_and_closed ["run by a drain"],
-    ALL scheduled::r8_posted_beside_a_turn ["left to a drain"],
+    THREE scheduled::r8_posted_beside_a_turn ["left to a drain"],
     THREE scheduled::r8_spent_beside_its_entry ["run by the other one"],
     ALL scheduled::r8_one_step ["owned by the entry"],
     ALL scheduled::r8_carried_at_the_end,
