@@ -130,7 +130,7 @@ impl<S: 'static> Strong<S> {
         by: By,
     ) -> Result<Owed, (Links, Reason)> {
         let mut seen = seen;
-        if by == By::Poster {
+        if by == By::Poster && !self.has_executor() {
             self.header().announce(POSTS);
         }
         if self.has_executor() || by == By::Poster {
