@@ -7,11 +7,11 @@
 //! two threads that alternate on one actor move one line, not two. The counts come last, so a large
 //! state keeps clones of the handle off the word's line.
 //!
-//! `flags` holds the saved list while the mailbox is pending, and bits that only an owner changes,
-//! STOP and POSTED aside. The configuration lies behind `config`: in a static for a plain actor,
-//! else in an allocation that all actors of one builder share. What few actors need (waiting
-//! threads, the cause of a stop) is an allocation that takes its place there when the actor is
-//! watched or stops by a panic: a [`Fork`], with the settings once more.
+//! `flags` holds the saved list while the mailbox is pending, and bits, of which ENDED is the
+//! owner's alone. The configuration lies behind `config`: in a static for a plain actor, else in an
+//! allocation that all actors of one builder share. What few actors need (waiting threads, the
+//! cause of a stop) is an allocation that takes its place there when the actor is watched or stops
+//! by a panic: a [`Fork`], with the settings once more.
 //!
 //! - HEADER-1: the state is touched by the owner of the mailbox only (HANDOVER carries it from one
 //!   to the next), and is there until ENDED is set.
@@ -80,7 +80,10 @@ pub(crate) const POSTS: u64 = 1 << 63;
 /// Nodes are aligned, and lie below 2^48 (MAILBOX-3).
 const FLAGS: u64 = 31 | POSTS;
 /// The rest is the saved list of a pending mailbox.
-pub(super) const SAVED: u64 = !FLAGS;
+const SAVED: u64 = !FLAGS;
+/// A stop is under way, a turn that may wait is to come, or a list is saved of which HEAD knows
+/// nothing. POSTS is one of them for the size of the mask: without it, that is no 32-bit constant.
+pub(super) const DISTURBED: u64 = STOP | AWAITS | POSTS | SAVED;
 
 #[repr(C)]
 pub(crate) struct Header {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::executor::Executor;
 use super::header::{
-    AWAITS, CellPtr, ENDED, Header, Held, Own, POSTS, Recovered, Resting, SAVED, STOP, restart,
+    AWAITS, CellPtr, DISTURBED, ENDED, Header, Held, Own, Recovered, Resting, STOP, restart,
 };
 use super::reclaim::{Dead, reclaim};
 use super::refs::{Queued, Ref, Scheduled, Strong};
@@ -290,11 +290,10 @@ impl Claimed {
         self.own.header()
     }
 
-    /// True if a stop is under way, a turn that may wait is to come, or a list is saved of
-    /// which HEAD knows nothing. Also if messages were posted: so the mask is a short one.
+    /// True if something is to be done that is no turn, or more than turns.
     #[inline(always)]
     pub(crate) fn is_disturbed(&self) -> bool {
-        self.header().has(STOP | AWAITS | POSTS | SAVED)
+        self.header().has(DISTURBED)
     }
 
     /// True if nothing has come since `turns` were counted, and no flag is raised. Stale on return.

@@ -119,8 +119,9 @@ pub(super) fn drive_panicked(
 ) {
     let mut unwound = Some((unwound, payload));
     drive_after(local, owner, meter, row, &mut |drive, owner| {
-        let unwound = unwound.take();
-        unwound.into_iter().for_each(|(unwound, payload)| drive.settle(owner, unwound, payload));
+        if let Some((unwound, payload)) = unwound.take() {
+            drive.settle(owner, unwound, payload);
+        }
     });
 }
 
@@ -150,7 +151,9 @@ pub(crate) fn drive_turn<R>(
             observed.takes_up(owner.header(), true);
         }
         let ran = panic::catch(|| turn(owner));
-        ran.as_ref().err().into_iter().for_each(|payload| _ = recover(owner, payload));
+        if let Err(payload) = &ran {
+            recover(owner, payload);
+        }
         result = Some(ran);
     });
     result
@@ -260,8 +263,8 @@ impl Drive<'_> {
         }
     }
 
-    /// Runs turns until the private list is at its end, this thread must not go on, or one is
-    /// pending; `None` if one has panicked, which was dealt with.
+    /// Runs turns until the private list is at its end, this thread must not go on, or one breaks
+    /// off.
     #[inline(always)]
     fn round(
         &mut self,

@@ -38,7 +38,7 @@ const CORE: [&str; 5] = ["mailbox", "cell", "thread", "turn", "send"];
 /// most files that do.
 const FEATURES: &[(&str, &[&str], usize)] = &[
     ("room for messages", ROOM, 4),
-    ("posted messages", &["post", "posted", "poster"], 6),
+    ("posted messages", &["post", "posted", "poster", "posts"], 6),
     ("deadlocks", &["deadlock", "cycle", "circle"], 4),
     ("observers", &["observe", "observed", "observer", "observers"], 4),
     ("restarts", &["restart", "restarts", "restarted", "recovered"], 10),
