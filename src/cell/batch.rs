@@ -44,7 +44,7 @@ impl Observed {
         owner.header().count(|stats| stats.handled += turns);
         let hook = owner.header().config().observers.on_batch_end.as_ref();
         if let Some(Err(payload)) = hook.map(|hook| hook.batch_ends(owner, turns)) {
-            // It has no place in the mailbox for a restart that comes later.
+            // A hook has no place in the mailbox, which a restart that comes later would take.
             let _at_once = owner.recover(&payload, false);
             panic::discard(payload);
         }

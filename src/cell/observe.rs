@@ -1,9 +1,9 @@
 //! The observers of an actor, and the moments at which each is called.
 //!
-//! The engine ends each batch of an actor with [`Observers`] ([`Observed`]), and code in which
-//! something else happens to an actor calls the method for that. With the feature `tracing` each
-//! failure of any actor is an event of that crate, too, with the actor's name and never with a
-//! message. Only an actor that is observed pays: its messages are run by a drain alone.
+//! The engine ends each batch of an actor with [`Observers`] ([`Observed`]). Other events have a
+//! method each, which counts them. With the feature `tracing` each failure of any actor is an event
+//! of that crate, too, with the actor's name and never with a message. Only an actor that is
+//! observed pays: its messages are run by a drain alone.
 //!
 //! A **batch** goes from an owner's first turn to the moment at which its private list is at its
 //! end, or at which it lets go with a rest of it left (out of budget, or giving way to this
@@ -146,7 +146,7 @@ impl Header {
         }
     }
 
-    /// [`not_accepted`](Self::not_accepted), if that is for anything.
+    /// [`not_accepted`](Self::not_accepted), if it is counted or traced.
     #[inline]
     pub(crate) fn report_refused(&self, reason: &Reason, messages: u64) {
         if cfg!(feature = "tracing") || self.config().is_observed() {

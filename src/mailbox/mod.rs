@@ -59,8 +59,8 @@
 //!   it, and takes a pending mailbox over; if the mailbox is not pending then, the entry is stale
 //!   and does nothing. A step that finds SCHEDULED raised may count on the entry, though not on
 //!   when. Hints and drains beside the entry hold a reference; POSTED says that such a drain is
-//!   out. A flag that is raised by an actor's handle, once messages were posted to it, leaves a
-//!   pending mailbox so. A private list is saved in the cell.
+//!   out. Once messages were posted to an actor, a flag that its handle raises leaves a pending
+//!   mailbox pending. A private list is saved in the cell.
 //! - **MAILBOX-9, nesting.** A send from inside a turn defers the idle or pending mailbox that it
 //!   meets: by its entry, or, if that is out, by a hint. A thread's outermost drain gives way at
 //!   the end of its batch if its list has an entry. To run an entry or a hint is to take the

@@ -36,7 +36,7 @@
 //! | `push`, any         | closed               | same                              | refused, with its message                    |
 //! | `leave_first`       | `0, -, 0`            | `1, node, E` pending              | `Scheduled`                                  |
 //! | `raise` a flag      | as `push` with n = 0 | from `c` = 0 it becomes 1         | as `push`; `None` if it was raised already   |
-//! | `raise`, to post    | `c, h, f` pending    | `c, h, f`, and the flag           | `Schedule`; else as `raise` to drain         |
+//! | `raise`, drain only | `c, h, f` pending    | `c, h, f`, and the flag           | `Schedule`; else as `raise` to drain         |
 //! | `take_over`         | `c, h, f` pending    | `c, -, f` not pending             | owns; `h` comes after the saved list         |
 //! | `unschedule`        | `c, h, f + E` pending| as `take_over`, without E         | owns                                         |
 //! |                     | `c, h, f + E` else   | `c, h, f`                         | nothing: the entry was stale                 |
@@ -104,8 +104,8 @@ pub(crate) struct Snapshot(u64);
 pub(crate) enum Entry {
     /// Drain here and now.
     Drain,
-    /// Drain here and now, or not at all: nothing is pushed if another thread runs the mailbox, and
-    /// a flag that is raised leaves a pending one to what it was left to.
+    /// Drain here and now, or not at all: nothing is pushed if another thread runs the mailbox. A
+    /// raised flag leaves a pending mailbox pending.
     DrainOnly,
     /// Leave it pending, with an entry: it is the caller's, unless one is out already.
     Leave,

@@ -48,7 +48,7 @@ const LIST: *const Header = without_provenance(1);
 const EXECUTE: *const Header = without_provenance(2);
 /// The ground of a drain, which stands for its mailbox only while that is lent to it.
 const GROUND: *const Header = without_provenance(3);
-/// A turn waits for the drain on top of it.
+/// A turn waits for the drain on top of it, without a limit.
 const WAIT: *const Header = without_provenance(4);
 
 /// One level of what this thread is inside of: a mailbox that it owns, or work of the crate's own.

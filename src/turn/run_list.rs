@@ -82,6 +82,7 @@ impl ListRun<'_> {
             };
             match queued {
                 Queued::Entry(entry) => self.entry(entry),
+                // Only a hint comes here: entries are taken apart above.
                 Queued::Hint(cell) if is_drain => self.drive(take_over(Queued::Hint(cell))),
                 Queued::Hint(cell) => self.drive(cell.take_over()),
             }
